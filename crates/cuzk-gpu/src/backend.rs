@@ -1,0 +1,132 @@
+//! The seam between the engine and the arithmetic.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use bellperson::groth16::Proof;
+use blstrs::{Bls12, Scalar};
+
+use crate::column::{ColumnLayout, Columns};
+use crate::error::BackendError;
+use crate::key::Key;
+use crate::shape::{CircuitShape, CircuitSizes};
+
+/// One circuit instance to be proved.
+#[derive(Debug)]
+pub struct ProveRequest {
+    /// The columns, in the backend's layout.
+    pub columns: Columns,
+    /// Public inputs, the constant one first.
+    pub inputs: Vec<Scalar>,
+    /// Sizes and densities of the circuit.
+    pub shape: Arc<CircuitShape>,
+    /// The proving key. Its section counts were compared with the shape.
+    pub key: Arc<Key>,
+    /// Groth16's blinding scalars. The same `r` and `s` give the same bytes on
+    /// every backend.
+    pub r: Scalar,
+    /// See `r`.
+    pub s: Scalar,
+}
+
+/// Milliseconds of one proof, by phase, in the order they ran.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PhaseTimes(pub Vec<(&'static str, f64)>);
+
+/// A proof and how it came to be.
+#[derive(Clone, Debug)]
+pub struct Proved {
+    /// The proof, not yet verified.
+    pub proof: Proof<Bls12>,
+    /// Where the time went.
+    pub phases: PhaseTimes,
+}
+
+/// Groth16 arithmetic on some device.
+pub trait Backend: Send + Sync {
+    /// Short name, as replies and metrics show it (`cpu`).
+    fn name(&self) -> &'static str;
+
+    /// The columns this backend wants for a circuit.
+    fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout;
+
+    /// Bytes of host memory one proof takes at its peak beside its columns.
+    fn work_bytes(&self, sizes: &CircuitSizes, key: &Key) -> u64;
+
+    /// Starts a proof and returns at once. The backend owns the columns until
+    /// [`Pending::columns_read`] gives them back.
+    fn submit(&self, request: ProveRequest) -> Pending;
+}
+
+/// A proof under way. It completes twice: when the columns are free again, and
+/// when the proof is there. Dropping it waits for the columns, so that memory a
+/// device may still read is never handed to somebody else.
+pub struct Pending {
+    columns: Option<Receiver<Columns>>,
+    done: Receiver<Result<Proved, BackendError>>,
+}
+
+/// The backend's end of a [`Pending`].
+pub struct Completion {
+    columns: SyncSender<Columns>,
+    done: SyncSender<Result<Proved, BackendError>>,
+}
+
+/// Both ends of a proof under way.
+pub fn pending() -> (Completion, Pending) {
+    let (columns, columns_read) = sync_channel(1);
+    let (done, finished) = sync_channel(1);
+    (
+        Completion { columns, done },
+        Pending {
+            columns: Some(columns_read),
+            done: finished,
+        },
+    )
+}
+
+impl Completion {
+    /// Gives the columns back: nothing reads them any more.
+    pub fn columns_read(&self, columns: Columns) {
+        // A dropped `Pending` has waited for its columns or never will: then they
+        // are dropped here, which returns their buffers to the pool.
+        let _ = self.columns.send(columns);
+    }
+
+    /// Completes the proof.
+    pub fn done(self, result: Result<Proved, BackendError>) {
+        let _ = self.done.send(result);
+    }
+}
+
+impl Pending {
+    /// Waits until the columns are free. `None` if the backend lost them with a
+    /// failure (their buffers went back to the pool), or on a second call.
+    pub fn columns_read(&mut self) -> Option<Columns> {
+        self.columns.take()?.recv().ok()
+    }
+
+    /// Waits for the proof.
+    ///
+    /// # Errors
+    /// What the backend met, or [`BackendError::Lost`] if it ended without a word.
+    pub fn done(&mut self) -> Result<Proved, BackendError> {
+        self.done.recv().unwrap_or(Err(BackendError::Lost))
+    }
+
+    /// Waits for the proof, `wait_max` at the longest; `None` if that passed.
+    pub fn done_within(&mut self, wait_max: Duration) -> Option<Result<Proved, BackendError>> {
+        match self.done.recv_timeout(wait_max) {
+            Ok(result) => Some(result),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Err(BackendError::Lost)),
+        }
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        drop(self.columns_read());
+    }
+}

@@ -1,0 +1,135 @@
+//! Scalars in pool memory.
+
+use std::fmt;
+use std::mem::{align_of, size_of};
+
+use blstrs::Scalar;
+use cuzk_pinned::PinnedBacking;
+
+/// A contiguous column of scalars in a pooled buffer, which carries its own
+/// reservation and goes back to its pool when the column is dropped.
+///
+/// Scalars are four little-endian 64-bit limbs in Montgomery form, so zeroed
+/// memory is a column of zeros.
+pub struct Column {
+    buffer: PinnedBacking,
+    len: usize,
+}
+
+impl Column {
+    /// Bytes of a column of `len` scalars, or `None` on overflow.
+    pub fn bytes(len: usize) -> Option<usize> {
+        len.checked_mul(size_of::<Scalar>())
+    }
+
+    /// Uses the first `len` scalars of `buffer`. The contents stay as they are.
+    ///
+    /// # Panics
+    /// If the buffer is too small or not aligned for scalars: a pool hands out
+    /// what was asked for.
+    pub fn new(mut buffer: PinnedBacking, len: usize) -> Self {
+        let bytes = Self::bytes(len).expect("a column's bytes fit in usize");
+        assert!(
+            buffer.len() >= bytes,
+            "a buffer of {} bytes for {bytes}",
+            buffer.len()
+        );
+        let address = buffer.as_bytes_mut().as_mut_ptr() as usize;
+        assert_eq!(
+            address % align_of::<Scalar>(),
+            0,
+            "a buffer aligned for scalars"
+        );
+        Self { buffer, len }
+    }
+
+    /// Number of scalars.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the column holds no scalar.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The scalars.
+    pub fn scalars(&self) -> &[Scalar] {
+        let start = self.buffer.as_bytes().as_ptr().cast::<Scalar>();
+        // SAFETY: `new` checked that the buffer holds `len` scalars at this
+        // alignment, the pool hands out initialised memory, and any four limbs
+        // are a valid `Scalar` in memory (a transparent wrapper of `[u64; 4]`).
+        unsafe { std::slice::from_raw_parts(start, self.len) }
+    }
+
+    /// The scalars, to be written.
+    pub fn scalars_mut(&mut self) -> &mut [Scalar] {
+        let start = self.buffer.as_bytes_mut().as_mut_ptr().cast::<Scalar>();
+        // SAFETY: as in `scalars`; `&mut self` makes the borrow exclusive.
+        unsafe { std::slice::from_raw_parts_mut(start, self.len) }
+    }
+
+    /// The buffer underneath.
+    pub fn into_buffer(self) -> PinnedBacking {
+        self.buffer
+    }
+}
+
+impl fmt::Debug for Column {
+    /// Never the contents: they are witness data.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Column")
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The columns of one part, in the lengths that the backend's
+/// [`layout`](crate::Backend::layout) asked for.
+#[derive(Debug)]
+pub struct Columns {
+    /// Evaluations of A, one a constraint, zeros after the last.
+    pub a: Column,
+    /// Evaluations of B, like `a`.
+    pub b: Column,
+    /// Evaluations of C where the backend wants them, or scratch of the same
+    /// length where the layout says so.
+    pub c: Option<Column>,
+    /// The auxiliary assignment.
+    pub aux: Column,
+}
+
+/// Lengths, in scalars, of the columns that a backend wants for a circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnLayout {
+    /// Length of `a` and of `b`: at least the number of constraints.
+    pub rows: usize,
+    /// Length of `aux`.
+    pub aux: usize,
+    /// Whether there is a third column of `rows` scalars, and what it holds.
+    pub c: CColumn,
+}
+
+/// What the third column is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CColumn {
+    /// There is none.
+    Absent,
+    /// Synthesis fills it with the evaluations of C.
+    Synthesised,
+    /// It is the backend's working memory; synthesis leaves it alone, and C is
+    /// taken as the product of A and B.
+    Scratch,
+}
+
+impl ColumnLayout {
+    /// Lengths of the columns in the order a, b, c (if any), aux.
+    pub fn lens(&self) -> Vec<usize> {
+        match self.c {
+            CColumn::Absent => vec![self.rows, self.rows, self.aux],
+            CColumn::Synthesised | CColumn::Scratch => {
+                vec![self.rows, self.rows, self.rows, self.aux]
+            }
+        }
+    }
+}

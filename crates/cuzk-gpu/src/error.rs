@@ -1,0 +1,126 @@
+//! Everything that can go wrong in this crate.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::key::Section;
+
+/// A proof that a backend could not make.
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    /// The backend ended without completing the proof.
+    #[error("the backend ended without completing the proof")]
+    Lost,
+    /// The columns, inputs, shape and key of a request do not fit together.
+    #[error("{what}: have {have}, want {want}")]
+    Mismatch {
+        /// What was compared.
+        what: &'static str,
+        /// What the request holds.
+        have: usize,
+        /// What the circuit's shape asks for.
+        want: usize,
+    },
+    /// The key could not be read when its points were needed.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The arithmetic panicked; the process goes on.
+    #[error("the prover panicked: {0}")]
+    Panic(String),
+}
+
+/// A key file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The file could not be opened, mapped, read or written.
+    #[error("key file {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file ends inside a section.
+    #[error("key file {}: section {section} at offset {offset} needs {need} bytes, the file has {have} left", path.display())]
+    Truncated {
+        /// The file.
+        path: PathBuf,
+        /// The section that is cut.
+        section: Section,
+        /// Where the section begins.
+        offset: u64,
+        /// Bytes the section's count asks for.
+        need: u64,
+        /// Bytes there are.
+        have: u64,
+    },
+    /// Bytes follow the last section.
+    #[error("key file {}: {extra} bytes after the last section, which ends at offset {offset}", path.display())]
+    Trailing {
+        /// The file.
+        path: PathBuf,
+        /// Where the last section ends.
+        offset: u64,
+        /// Bytes after it.
+        extra: u64,
+    },
+    /// A point is not one: bad encoding, not on the curve, or not in the subgroup.
+    #[error("key file {}: section {section}, point {index} at offset {offset}: {what}", path.display())]
+    Point {
+        /// The file.
+        path: PathBuf,
+        /// The section.
+        section: Section,
+        /// Index of the point in its section.
+        index: u64,
+        /// Where it is in the file.
+        offset: u64,
+        /// What is wrong with it.
+        what: PointFault,
+    },
+    /// The key belongs to another circuit.
+    #[error("key file {} does not belong to this circuit: section {section} has {have} points, the circuit wants {want}", path.display())]
+    OtherCircuit {
+        /// The file.
+        path: PathBuf,
+        /// The first section that disagrees.
+        section: Section,
+        /// Points in the file.
+        have: u64,
+        /// Points the circuit wants.
+        want: u64,
+    },
+    /// The file's digest is not the published one.
+    #[error("key file {}: digest {have}, the published one is {want}", path.display())]
+    Digest {
+        /// The file.
+        path: PathBuf,
+        /// Digest of the file.
+        have: String,
+        /// Digest that `parameters.json` lists.
+        want: String,
+    },
+    /// There already is a file, and keys are never overwritten.
+    #[error("{} already exists; keys are never overwritten", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// What is wrong with an encoded point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PointFault {
+    /// Flag bits or a coordinate that is not a field element.
+    #[error("bad encoding")]
+    Encoding,
+    /// The coordinates do not satisfy the curve equation.
+    #[error("not on the curve")]
+    NotOnCurve,
+    /// On the curve, outside the prime-order subgroup.
+    #[error("not in the prime-order subgroup")]
+    NotInSubgroup,
+    /// The point at infinity, which no section may hold.
+    #[error("point at infinity")]
+    Infinity,
+}

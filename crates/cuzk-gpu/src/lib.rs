@@ -1,0 +1,15 @@
+//! Groth16 arithmetic over BLS12-381: one [`Backend`] trait, a CPU backend that is
+//! always there, key files and key generation.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod backend;
+mod column;
+mod error;
+pub mod key;
+mod shape;
+
+pub use backend::{Backend, Completion, Pending, PhaseTimes, ProveRequest, Proved, pending};
+pub use column::{CColumn, Column, ColumnLayout, Columns};
+pub use error::{BackendError, KeyError, PointFault};
+pub use key::{Key, Section};
+pub use shape::{Bitmap, CircuitShape, CircuitSizes};

@@ -1,0 +1,2 @@
+//! cuzk.
+fn main() {}
