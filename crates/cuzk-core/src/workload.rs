@@ -1,0 +1,118 @@
+//! What the engine proves: a job as its parts, and how its proofs become bytes.
+//! Proof kinds live in other crates; the engine knows only these traits.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bellpepper_core::SynthesisError;
+use bellperson::groth16::{PreparedVerifyingKey, Proof};
+use blstrs::Bls12;
+use cuzk_synth::Pass;
+use serde::{Deserialize, Serialize};
+
+/// Names a circuit, everything about it that does not depend on a witness, and so
+/// its key: `porep-2k`, `wpost-32g`. Parts with one id have one shape.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CircuitId(pub Arc<str>);
+
+impl CircuitId {
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for CircuitId {
+    fn from(id: &str) -> Self {
+        Self(id.into())
+    }
+}
+
+impl fmt::Display for CircuitId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A circuit without a witness and the names of its key files: what key generation
+/// and key lookup need.
+pub trait CircuitSpec: Send + Sync {
+    /// The circuit's id.
+    fn id(&self) -> CircuitId;
+
+    /// File name of the proving key in the standard layout (`v28-….params`).
+    fn params_file(&self) -> String;
+
+    /// File name of the verifying key in the standard layout (`v28-….vk`).
+    fn vk_file(&self) -> String;
+
+    /// Digest that the published list has for the proving key, if it lists it.
+    fn params_digest(&self) -> Option<String>;
+
+    /// Synthesises the circuit without a witness, for count and QAP passes.
+    ///
+    /// # Errors
+    /// What the circuit says.
+    fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError>;
+}
+
+/// One circuit instance of a job.
+pub trait Part: Send + Sync {
+    /// Ranges that synthesise alone, each into its own part of the columns.
+    fn segments(&self) -> usize {
+        1
+    }
+
+    /// Synthesises one segment with its witness.
+    ///
+    /// # Errors
+    /// What the circuit says of its witness.
+    fn synthesize(&self, segment: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError>;
+}
+
+/// A job: parts of one circuit, and the proof they make together.
+pub trait Workload: Send + Sync {
+    /// For log lines: which proof this is (`porep-2k sector 11 of miner 1000`).
+    fn label(&self) -> String;
+
+    /// The circuit that all parts share.
+    fn circuit(&self) -> Arc<dyn CircuitSpec>;
+
+    /// Number of parts, at least one.
+    fn part_count(&self) -> usize;
+
+    /// Part `index`, below [`part_count`](Self::part_count). May be called again,
+    /// when a part is retried.
+    ///
+    /// # Errors
+    /// If the request does not make a circuit.
+    fn part(&self, index: usize) -> Result<Box<dyn Part>, WorkloadError>;
+
+    /// Checks the proofs of all parts against the public inputs that a verifier
+    /// would compute.
+    ///
+    /// # Errors
+    /// If the check could not be made; a proof that fails it is `Ok(false)`.
+    fn verify(
+        &self,
+        vk: &PreparedVerifyingKey<Bls12>,
+        proofs: &[Proof<Bls12>],
+    ) -> Result<bool, WorkloadError>;
+
+    /// The bytes that go to the caller.
+    ///
+    /// # Errors
+    /// If the proofs cannot be encoded.
+    fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError>;
+}
+
+/// Why a request cannot be proved or checked, in the words of its proof kind.
+#[derive(Debug, thiserror::Error)]
+#[error("{field}: {reason}")]
+pub struct WorkloadError {
+    /// The field of the request that is at fault (`vanilla_proofs[3]`).
+    pub field: String,
+    /// What is wrong with it. Never witness data.
+    pub reason: String,
+}

@@ -1,0 +1,114 @@
+//! Everything that can go wrong in this crate.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use bellpepper_core::SynthesisError;
+
+use crate::Sizes;
+
+/// A pass over a circuit that did not give what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum SynthError {
+    /// The circuit itself refused: a value was missing, a division by zero. The
+    /// witness does not belong to the circuit.
+    #[error("the circuit could not be synthesised: {0}")]
+    Circuit(#[from] SynthesisError),
+    /// A column was shorter than what the circuit wrote. `want` holds the true
+    /// sizes, so one re-run with columns of that size succeeds.
+    #[error("column {column} has room for {have} values, the circuit has {}", column.of(want))]
+    HintTooSmall {
+        /// The first column that overflowed.
+        column: ColumnName,
+        /// Its length.
+        have: usize,
+        /// The circuit's true sizes.
+        want: Sizes,
+    },
+    /// The evaluation point is a root of unity of the domain, so the Lagrange
+    /// basis has a division by zero there.
+    #[error("tau is a root of unity of the domain of {domain} elements")]
+    TauInDomain {
+        /// Elements of the domain.
+        domain: usize,
+    },
+    /// The domain is larger than the scalar field's roots of unity allow.
+    #[error("{constraints} constraints are more than the largest domain of 2^32")]
+    DomainTooLarge {
+        /// Constraints of the circuit.
+        constraints: usize,
+    },
+    /// A circuit wrote another number of constraints than the count said.
+    #[error("the circuit wrote {have} constraints in one pass and {want} in another")]
+    NotDeterministic {
+        /// Constraints in this pass.
+        have: usize,
+        /// Constraints counted before.
+        want: usize,
+    },
+}
+
+/// One of the columns of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ColumnName {
+    /// Evaluations of A.
+    A,
+    /// Evaluations of B.
+    B,
+    /// Evaluations of C.
+    C,
+    /// The auxiliary assignment.
+    Aux,
+}
+
+impl ColumnName {
+    fn of(self, sizes: &Sizes) -> usize {
+        match self {
+            ColumnName::A | ColumnName::B | ColumnName::C => sizes.constraints,
+            ColumnName::Aux => sizes.aux,
+        }
+    }
+}
+
+impl fmt::Display for ColumnName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ColumnName::A => "a",
+            ColumnName::B => "b",
+            ColumnName::C => "c",
+            ColumnName::Aux => "aux",
+        })
+    }
+}
+
+/// A hint file that could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum HintError {
+    /// The file could not be read or written.
+    #[error("hint file {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is not a hint file.
+    #[error("hint file {}: {source}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Where and why it could not be parsed.
+        source: serde_json::Error,
+    },
+    /// The file was written by a version that kept other things.
+    #[error("hint file {}: version {have}, this program reads version {want}", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Version in the file.
+        have: u32,
+        /// Version this program reads.
+        want: u32,
+    },
+}

@@ -1,0 +1,129 @@
+//! Capacity hints: what a shape's first synthesis taught, kept for the next run.
+//!
+//! A hint is never trusted: a circuit that outgrows it is a typed error with the
+//! true sizes, and densities are compared by digest.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Sizes;
+use crate::error::HintError;
+
+/// Version of the file. Raised when circuits or fields change meaning.
+const VERSION: u32 = 1;
+
+/// What is known of a shape.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hint {
+    /// Exact element counts.
+    pub sizes: Sizes,
+    /// Digest of the densities, in hexadecimal.
+    pub densities: String,
+}
+
+/// Hints by shape name, in memory or in a JSON file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HintStore {
+    path: Option<PathBuf>,
+    hints: BTreeMap<String, Hint>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    version: u32,
+    shapes: BTreeMap<String, Hint>,
+}
+
+impl HintStore {
+    /// An empty store that is never written.
+    pub fn in_memory() -> Self {
+        Self::default()
+    }
+
+    /// Reads `path`; a file that does not exist is an empty store.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is not a hint file of this version. It is
+    /// left as it is.
+    pub fn open(path: &Path) -> Result<Self, HintError> {
+        let store = |hints| Self {
+            path: Some(path.to_owned()),
+            hints,
+        };
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(source) if source.kind() == ErrorKind::NotFound => {
+                return Ok(store(BTreeMap::new()));
+            }
+            Err(source) => {
+                return Err(HintError::Io {
+                    path: path.to_owned(),
+                    source,
+                });
+            }
+        };
+        let file: File = serde_json::from_str(&text).map_err(|source| HintError::Format {
+            path: path.to_owned(),
+            source,
+        })?;
+        if file.version != VERSION {
+            let (have, want) = (file.version, VERSION);
+            return Err(HintError::Version {
+                path: path.to_owned(),
+                have,
+                want,
+            });
+        }
+        Ok(store(file.shapes))
+    }
+
+    /// The hint of a shape, if one was learned.
+    pub fn find(&self, shape: &str) -> Option<&Hint> {
+        self.hints.get(shape)
+    }
+
+    /// Keeps a hint, and writes the file if it changed: under a temporary name
+    /// first, so that a reader never sees half of it.
+    ///
+    /// # Errors
+    /// If the file cannot be written; the hint is kept in memory all the same.
+    pub fn learn(&mut self, shape: &str, hint: Hint) -> Result<(), HintError> {
+        if self.hints.get(shape) == Some(&hint) {
+            return Ok(());
+        }
+        self.hints.insert(shape.to_owned(), hint);
+        match self.path.clone() {
+            None => Ok(()),
+            Some(path) => self
+                .write(&path)
+                .map_err(|source| HintError::Io { path, source }),
+        }
+    }
+
+    fn write(&self, path: &Path) -> std::io::Result<()> {
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let file = File {
+            version: VERSION,
+            shapes: self.hints.clone(),
+        };
+        let text = serde_json::to_string_pretty(&file)?;
+        // Two processes may learn at once: each writes a name of its own.
+        let temporary = path.with_extension(format!("{}.partial", std::process::id()));
+        let written = fs::File::create(&temporary)
+            .and_then(|mut out| out.write_all(text.as_bytes()).and_then(|()| out.sync_all()))
+            .and_then(|()| fs::rename(&temporary, path));
+        if written.is_err() {
+            // The error is reported; a leftover would only confuse.
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+}
