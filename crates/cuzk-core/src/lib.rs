@@ -2,6 +2,10 @@
 //! configuration and timeline. It knows no Filecoin, no protobuf, no CUDA type.
 #![forbid(unsafe_code)]
 
+pub mod config;
+mod timeline;
 mod workload;
 
+pub use config::Config;
+pub use timeline::{Span, Timeline};
 pub use workload::{CircuitId, CircuitSpec, Part, Workload, WorkloadError};

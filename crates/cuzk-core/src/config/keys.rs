@@ -1,0 +1,151 @@
+//! The table of configuration keys: the file format is this table.
+
+use super::tuning::{KeyTier, Sizing};
+use super::{Config, MemoryLimit, PointCheck, Value};
+
+/// One configuration key.
+pub struct Key {
+    /// Section and name (`memory.limit`).
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub what: &'static str,
+    /// Sets it from a value; the error says what was wanted.
+    pub(super) set: fn(&mut Config, &Value) -> Result<(), String>,
+    /// Its value, as the file would have it.
+    pub(super) show: fn(&Config) -> String,
+}
+
+fn at_least_one(value: &Value) -> Result<usize, String> {
+    match value.count()? {
+        0 => Err("want at least 1, have 0".to_owned()),
+        count => Ok(count),
+    }
+}
+
+/// Every key, in the order of the file.
+pub const KEYS: &[Key] = &[
+    Key {
+        name: "memory.limit",
+        what: "bytes for columns, keys and working memory: \"auto\", \"80%\" or \"16GiB\"",
+        set: |config, value| {
+            config.memory_limit = MemoryLimit::parse(value)?;
+            Ok(())
+        },
+        show: |config| config.memory_limit.to_string(),
+    },
+    Key {
+        name: "engine.threads",
+        what: "threads for arithmetic, 0 for one a core",
+        set: |config, value| {
+            config.threads = value.count()?;
+            Ok(())
+        },
+        show: |config| config.threads.to_string(),
+    },
+    Key {
+        name: "engine.synthesis_max",
+        what: "parts synthesised at the same time",
+        set: |config, value| {
+            config.synthesis_max = at_least_one(value)?;
+            Ok(())
+        },
+        show: |config| config.synthesis_max.to_string(),
+    },
+    Key {
+        name: "engine.parts_in_flight_max",
+        what: "parts started and not yet proved",
+        set: |config, value| {
+            config.parts_in_flight_max = at_least_one(value)?;
+            Ok(())
+        },
+        show: |config| config.parts_in_flight_max.to_string(),
+    },
+    Key {
+        name: "engine.jobs_max",
+        what: "jobs waiting or running; one more is refused",
+        set: |config, value| {
+            config.jobs_max = at_least_one(value)?;
+            Ok(())
+        },
+        show: |config| config.jobs_max.to_string(),
+    },
+    Key {
+        name: "params.directory",
+        what: "directory of the key files",
+        set: |config, value| {
+            config.params_directory = value.path()?;
+            Ok(())
+        },
+        show: |config| format!("{:?}", config.params_directory.display().to_string()),
+    },
+    Key {
+        name: "params.check",
+        what: "what is checked of a key when it is opened: counts, curve or subgroup",
+        set: |config, value| {
+            config.params_check = PointCheck::parse(value.word()?)?;
+            Ok(())
+        },
+        show: |config| format!("{:?}", config.params_check.to_string()),
+    },
+    Key {
+        name: "params.digest",
+        what: "whether a key on the published list must have the published digest",
+        set: |config, value| {
+            config.params_digest = value.bool()?;
+            Ok(())
+        },
+        show: |config| config.params_digest.to_string(),
+    },
+    Key {
+        name: "params.allow_test",
+        what: "whether generated, insecure keys are accepted",
+        set: |config, value| {
+            config.allow_test_params = value.bool()?;
+            Ok(())
+        },
+        show: |config| config.allow_test_params.to_string(),
+    },
+    Key {
+        name: "hints.file",
+        what: "file of the capacity hints; \"\" keeps them in memory",
+        set: |config, value| {
+            let word = value.word()?;
+            config.hints_file = (!word.is_empty()).then(|| word.into());
+            Ok(())
+        },
+        show: |config| {
+            let path = config
+                .hints_file
+                .as_ref()
+                .map(|path| path.display().to_string());
+            format!("{:?}", path.unwrap_or_default())
+        },
+    },
+    Key {
+        name: "tuning.c_from_ab",
+        what: "take c as a times b: six transforms instead of seven",
+        set: |config, value| {
+            config.tuning.c_from_ab = value.bool()?;
+            Ok(())
+        },
+        show: |config| config.tuning.c_from_ab.to_string(),
+    },
+    Key {
+        name: "tuning.sizing",
+        what: "how columns get their length: exact or growing",
+        set: |config, value| {
+            config.tuning.sizing = Sizing::parse(value.word()?)?;
+            Ok(())
+        },
+        show: |config| format!("{:?}", config.tuning.sizing.to_string()),
+    },
+    Key {
+        name: "tuning.key_tier",
+        what: "where key points are kept between proofs: auto, resident or mapped",
+        set: |config, value| {
+            config.tuning.key_tier = KeyTier::parse(value.word()?)?;
+            Ok(())
+        },
+        show: |config| format!("{:?}", config.tuning.key_tier.to_string()),
+    },
+];

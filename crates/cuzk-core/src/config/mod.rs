@@ -1,0 +1,78 @@
+//! Configuration: one file, overrides on the command line, and for every value
+//! where it came from. It is parsed once into checked types; nothing below reads a
+//! file or the environment.
+
+mod keys;
+mod load;
+mod tuning;
+mod value;
+
+use std::path::PathBuf;
+
+pub use keys::KEYS;
+pub use load::{ConfigError, Loaded, Origin, load};
+pub use tuning::{KeyTier, Sizing, Tuning};
+pub use value::{MemoryLimit, Value, parse_bytes};
+
+/// How much of a key file is checked when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PointCheck {
+    /// Section counts against the file's size only.
+    Counts,
+    /// Also that every point is well encoded and on the curve.
+    Curve,
+    /// Also that every point is in the prime-order subgroup; slow.
+    Subgroup,
+}
+
+tuning::words!(PointCheck { Counts = "counts", Curve = "curve", Subgroup = "subgroup" });
+
+/// The effective configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes that columns, keys and working memory may take together.
+    pub memory_limit: MemoryLimit,
+    /// Threads for arithmetic; 0 takes one a core.
+    pub threads: usize,
+    /// Parts that may be synthesised at the same time.
+    pub synthesis_max: usize,
+    /// Parts that may have been started and not yet proved.
+    pub parts_in_flight_max: usize,
+    /// Jobs that may wait or run at the same time.
+    pub jobs_max: usize,
+    /// Directory of the key files.
+    pub params_directory: PathBuf,
+    /// How much of a key is checked when it is opened.
+    pub params_check: PointCheck,
+    /// Whether a key that the published list names must have the listed digest.
+    pub params_digest: bool,
+    /// Whether generated, insecure keys are accepted.
+    pub allow_test_params: bool,
+    /// File of the capacity hints; `None` keeps them in memory.
+    pub hints_file: Option<PathBuf>,
+    /// The switches.
+    pub tuning: Tuning,
+}
+
+impl Config {
+    /// The defaults, with keys in `params_directory`.
+    pub fn new(params_directory: PathBuf) -> Self {
+        Self {
+            memory_limit: MemoryLimit::Auto,
+            threads: 0,
+            synthesis_max: 2,
+            parts_in_flight_max: 3,
+            jobs_max: 64,
+            params_directory,
+            params_check: PointCheck::Curve,
+            params_digest: true,
+            allow_test_params: false,
+            hints_file: None,
+            tuning: Tuning {
+                c_from_ab: true,
+                sizing: Sizing::Exact,
+                key_tier: KeyTier::Mapped,
+            },
+        }
+    }
+}
