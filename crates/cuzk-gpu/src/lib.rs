@@ -5,6 +5,7 @@
 mod backend;
 mod column;
 mod error;
+pub mod fixed_base;
 pub mod key;
 mod shape;
 
