@@ -32,13 +32,21 @@ pub enum BackendError {
 /// A key file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The file could not be opened, mapped, read or written.
+    /// The file could not be opened, read or written.
     #[error("key file {}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// The file holds text: a web page or a pointer to the key, not the key.
+    #[error("key file {} is not a key: it is text that begins {start:?}", path.display())]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// How the text begins.
+        start: String,
     },
     /// The file ends inside a section.
     #[error("key file {}: section {section} at offset {offset} needs {need} bytes, the file has {have} left", path.display())]
@@ -78,6 +86,16 @@ pub enum KeyError {
         /// What is wrong with it.
         what: PointFault,
     },
+    /// The file is no longer as long as it was when it was opened.
+    #[error("key file {} changed while in use: it had {want} bytes when opened, it has {have} now", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// Bytes it has now.
+        have: u64,
+        /// Bytes it had when it was opened.
+        want: u64,
+    },
     /// The key belongs to another circuit.
     #[error("key file {} does not belong to this circuit: section {section} has {have} points, the circuit wants {want}", path.display())]
     OtherCircuit {
@@ -99,6 +117,18 @@ pub enum KeyError {
         have: String,
         /// Digest that `parameters.json` lists.
         want: String,
+    },
+    /// A section to be written has more points than the format can count.
+    #[error("key file {}: section {section} would have {have} points, the format counts up to {limit}", path.display())]
+    TooMany {
+        /// The file.
+        path: PathBuf,
+        /// The section.
+        section: Section,
+        /// Points to be written.
+        have: u64,
+        /// The most a section can hold.
+        limit: u64,
     },
     /// There already is a file, and keys are never overwritten.
     #[error("{} already exists; keys are never overwritten", path.display())]

@@ -5,11 +5,12 @@
 mod backend;
 mod column;
 mod error;
+pub mod fixed_base;
 pub mod key;
 mod shape;
 
 pub use backend::{Backend, Completion, Pending, PhaseTimes, ProveRequest, Proved, pending};
 pub use column::{CColumn, Column, ColumnLayout, Columns};
 pub use error::{BackendError, KeyError, PointFault};
-pub use key::{Key, Section};
+pub use key::{Key, KeyChecks, KeyTier, KeyWriter, PointCheck, Section};
 pub use shape::{Bitmap, CircuitShape, CircuitSizes};

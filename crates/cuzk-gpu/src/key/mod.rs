@@ -1,40 +1,390 @@
-//! Proving keys (SRS): files in bellperson's format.
+//! Proving keys (SRS): files in bellperson's format, their reader and writer.
+//!
+//! A key file is a verifying key (six fixed points and the input commitments)
+//! and the five queries of the prover, one after the other: see [`Section`]. Each
+//! section but the first begins with its number of points, 32 bits, big-endian.
+//! Points are uncompressed and big-endian: 96 bytes in G1, 192 in G2.
+//!
+//! [`Key::open`] reads the counts, compares them with the file's length, decodes
+//! the verifying key and checks as much of the rest as [`KeyChecks`] asks for.
+//! The queries stay in the file: they are decoded where they are used, or once
+//! into host memory by [`Key::load_resident`].
+//!
+//! A file may be replaced (by renaming another over it) while a key is open: the
+//! key goes on with the file it opened. A file that becomes shorter or longer is
+//! an error at the next read. A file overwritten in place with bytes of the same
+//! length is caught as far as points leave the curve, and otherwise by the
+//! verification that every proof must pass.
+
+mod digest;
+mod file;
+mod point;
+mod section;
+mod vk;
+mod writer;
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// A section of a key file, in file order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Section {
-    /// The fixed points of the verifying key.
-    VerifyingKey,
-    /// Input commitments of the verifying key, one G1 point an input.
-    Ic,
-    /// H query: `domain - 1` G1 points.
-    H,
-    /// L query: one G1 point an auxiliary variable.
-    L,
-    /// A query: all inputs, then the auxiliary variables of A's density.
-    A,
-    /// B query in G1: inputs and auxiliary variables of B's densities.
-    BG1,
-    /// B query in G2, like [`Section::BG1`].
-    BG2,
+use bellperson::groth16::{PreparedVerifyingKey, VerifyingKey, prepare_verifying_key};
+use blstrs::{Bls12, G1Affine, G2Affine};
+
+pub use digest::file_digest;
+pub use section::Section;
+pub use vk::{read_vk, write_vk};
+pub use writer::KeyWriter;
+
+use crate::error::KeyError;
+use crate::shape::CircuitShape;
+use file::KeyFile;
+use point::{Point, check_points, read_points, zeroed_points, zeroed_shared_points};
+use section::{SectionTable, Span};
+
+/// What is checked when a key is opened, beside the section table and the
+/// verifying key, which always are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyChecks {
+    /// Checks of the queries' points.
+    pub points: PointCheck,
+    /// The published digest that the file must have; `None` skips it.
+    pub digest: Option<String>,
 }
 
-impl fmt::Display for Section {
+/// How far the points of the queries are checked when a key is opened. A point
+/// that is decoded later is checked as by [`PointCheck::OnCurve`] again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PointCheck {
+    /// Not at all: the file is not read.
+    None,
+    /// Encoding, infinity and the curve equation: about 0.1 µs a G1 point on one
+    /// core.
+    OnCurve,
+    /// Also the prime-order subgroup: hundreds of times slower.
+    Subgroup,
+}
+
+/// Where the decoded points of a key live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyTier {
+    /// In the file: decoded on each use.
+    File,
+    /// In host memory: decoded once, [`Key::resident_bytes`] of them.
+    Resident,
+}
+
+impl fmt::Display for KeyTier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Section::VerifyingKey => "vk",
-            Section::Ic => "ic",
-            Section::H => "h",
-            Section::L => "l",
-            Section::A => "a",
-            Section::BG1 => "b_g1",
-            Section::BG2 => "b_g2",
+            KeyTier::File => "file",
+            KeyTier::Resident => "resident",
         })
     }
 }
 
-/// A proving key.
-#[derive(Debug)]
-pub struct Key;
+/// A proving key: an open file whose section table fits its length, and its
+/// verifying key in memory (96 bytes an input).
+pub struct Key {
+    file: KeyFile,
+    sections: SectionTable,
+    vk: VerifyingKey<Bls12>,
+    prepared_vk: OnceLock<PreparedVerifyingKey<Bls12>>,
+    resident: Mutex<Option<Resident>>,
+}
+
+/// The decoded queries.
+struct Resident {
+    h: Arc<[G1Affine]>,
+    l: Arc<[G1Affine]>,
+    a: Arc<[G1Affine]>,
+    b_g1: Arc<[G1Affine]>,
+    b_g2: Arc<[G2Affine]>,
+}
+
+impl Key {
+    /// Opens a key file.
+    ///
+    /// # Errors
+    /// [`KeyError::Io`], [`KeyError::Text`], [`KeyError::Truncated`] and
+    /// [`KeyError::Trailing`] before any point is read; then [`KeyError::Point`]
+    /// for the verifying key and, as `checks` asks, the first wrong point of the
+    /// first wrong query; then [`KeyError::Digest`].
+    pub fn open(path: &Path, checks: &KeyChecks) -> Result<Self, KeyError> {
+        let file = KeyFile::open(path)?;
+        let sections = SectionTable::read(&file)?;
+        let vk = vk::decode(&file, &sections.span(Section::Ic))?;
+        // Hashing has one thread; the points take the others. A wrong point is
+        // told first, since it names its place.
+        let (points, digest) = rayon::join(
+            || check_queries(&file, &sections, checks.points),
+            || match &checks.digest {
+                Some(want) => digest::check_digest(&file, want),
+                None => Ok(()),
+            },
+        );
+        points?;
+        digest?;
+        file.check_length()?;
+        Ok(Self {
+            file,
+            sections,
+            vk,
+            prepared_vk: OnceLock::new(),
+            resident: Mutex::new(None),
+        })
+    }
+
+    /// Where the file was opened.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Length of the file in bytes.
+    pub fn file_bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+
+    /// The verifying key. All its points are in their subgroups.
+    pub fn vk(&self) -> &VerifyingKey<Bls12> {
+        &self.vk
+    }
+
+    /// The verifying key prepared for verification, on the first call. It then
+    /// keeps tables of about 24 KiB an input.
+    pub fn prepared_vk(&self) -> &PreparedVerifyingKey<Bls12> {
+        self.prepared_vk
+            .get_or_init(|| prepare_verifying_key(&self.vk))
+    }
+
+    /// Number of points in a section.
+    pub fn count(&self, section: Section) -> usize {
+        match section {
+            Section::VerifyingKey => section::FIXED_POINT_BYTES.len(),
+            counted => self.sections.span(counted).count,
+        }
+    }
+
+    /// Offset of a section's first point in the file, after its count.
+    pub fn offset(&self, section: Section) -> u64 {
+        match section {
+            Section::VerifyingKey => 0,
+            counted => self.sections.span(counted).offset,
+        }
+    }
+
+    /// Compares the number of points in each section with what a circuit needs.
+    ///
+    /// # Errors
+    /// [`KeyError::OtherCircuit`] names the first section that disagrees.
+    pub fn check_shape(&self, shape: &CircuitShape) -> Result<(), KeyError> {
+        let b = shape.b_inputs.ones() + shape.b_aux.ones();
+        let wanted = [
+            (Section::Ic, shape.sizes.inputs),
+            (Section::H, shape.sizes.domain() - 1),
+            (Section::L, shape.sizes.aux),
+            (Section::A, shape.sizes.inputs + shape.a_aux.ones()),
+            (Section::BG1, b),
+            (Section::BG2, b),
+        ];
+        for (section, want) in wanted {
+            let have = self.count(section);
+            if have != want {
+                return Err(KeyError::OtherCircuit {
+                    path: self.path().to_owned(),
+                    section,
+                    have: have as u64,
+                    want: want as u64,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes points of a G1 section from the file, in parallel.
+    ///
+    /// # Errors
+    /// [`KeyError::Point`], [`KeyError::Changed`] and [`KeyError::Io`].
+    ///
+    /// # Panics
+    /// If the section is not a counted one of G1 or has no such range.
+    pub fn read_g1(
+        &self,
+        section: Section,
+        range: Range<usize>,
+    ) -> Result<Vec<G1Affine>, KeyError> {
+        let mut points = zeroed_points(range.len());
+        self.read_g1_into(section, range.start, &mut points)?;
+        Ok(points)
+    }
+
+    /// Decodes the points from `start` on of a G1 section into `points`. On an
+    /// error they are partly written.
+    ///
+    /// # Errors
+    /// As [`Key::read_g1`].
+    ///
+    /// # Panics
+    /// As [`Key::read_g1`].
+    pub fn read_g1_into(
+        &self,
+        section: Section,
+        start: usize,
+        points: &mut [G1Affine],
+    ) -> Result<(), KeyError> {
+        read_points(&self.file, &self.sections.span(section), start, points)
+    }
+
+    /// Decodes points of [`Section::BG2`] from the file, in parallel.
+    ///
+    /// # Errors
+    /// As [`Key::read_g1`].
+    ///
+    /// # Panics
+    /// If the section has no such range.
+    pub fn read_g2(&self, range: Range<usize>) -> Result<Vec<G2Affine>, KeyError> {
+        let mut points = zeroed_points(range.len());
+        self.read_g2_into(range.start, &mut points)?;
+        Ok(points)
+    }
+
+    /// Decodes the points from `start` on of [`Section::BG2`] into `points`. On an
+    /// error they are partly written.
+    ///
+    /// # Errors
+    /// As [`Key::read_g1`].
+    ///
+    /// # Panics
+    /// As [`Key::read_g2`].
+    pub fn read_g2_into(&self, start: usize, points: &mut [G2Affine]) -> Result<(), KeyError> {
+        read_points(&self.file, &self.sections.span(Section::BG2), start, points)
+    }
+
+    /// All points of a G1 query: shared if they are resident, else decoded now
+    /// and the caller's alone.
+    ///
+    /// # Errors
+    /// As [`Key::read_g1`]; none if the key is resident.
+    ///
+    /// # Panics
+    /// If the section is not a counted one of G1.
+    pub fn g1(&self, section: Section) -> Result<Arc<[G1Affine]>, KeyError> {
+        let held = self.resident().as_ref().and_then(|held| match section {
+            Section::H => Some(held.h.clone()),
+            Section::L => Some(held.l.clone()),
+            Section::A => Some(held.a.clone()),
+            Section::BG1 => Some(held.b_g1.clone()),
+            Section::VerifyingKey | Section::Ic | Section::BG2 => None,
+        });
+        held.map_or_else(|| self.decode_section(section), Ok)
+    }
+
+    /// All points of [`Section::BG2`], like [`Key::g1`].
+    ///
+    /// # Errors
+    /// As [`Key::g1`].
+    pub fn g2(&self) -> Result<Arc<[G2Affine]>, KeyError> {
+        let held = self.resident().as_ref().map(|held| held.b_g2.clone());
+        held.map_or_else(|| self.decode_section(Section::BG2), Ok)
+    }
+
+    /// Where the decoded points are now.
+    pub fn tier(&self) -> KeyTier {
+        match *self.resident() {
+            Some(_) => KeyTier::Resident,
+            None => KeyTier::File,
+        }
+    }
+
+    /// Host memory in bytes that the decoded queries take if they are resident.
+    pub fn resident_bytes(&self) -> u64 {
+        self.query_spans()
+            .map(|span| span.end() - span.offset)
+            .sum()
+    }
+
+    /// Decodes all queries into host memory, unless they are there. Of several
+    /// calls at the same time each may decode them; the first to finish keeps
+    /// its own. Whoever counts [`Key::resident_bytes`] calls this once.
+    ///
+    /// # Errors
+    /// As [`Key::read_g1`]; then nothing stays in memory.
+    pub fn load_resident(&self) -> Result<(), KeyError> {
+        if self.tier() == KeyTier::Resident {
+            return Ok(());
+        }
+        // The lock is open meanwhile: a thread that waits for parallel work may
+        // pick up a proof that asks for this key's points.
+        let decoded = Resident {
+            h: self.decode_section(Section::H)?,
+            l: self.decode_section(Section::L)?,
+            a: self.decode_section(Section::A)?,
+            b_g1: self.decode_section(Section::BG1)?,
+            b_g2: self.decode_section(Section::BG2)?,
+        };
+        self.resident().get_or_insert(decoded);
+        Ok(())
+    }
+
+    /// Lets go of the decoded queries. What a proof under way still uses is freed
+    /// when the proof has finished.
+    pub fn drop_resident(&self) {
+        let held = self.resident().take();
+        // Freed after the lock is open again: giving gigabytes back takes a while.
+        drop(held);
+    }
+
+    fn resident(&self) -> MutexGuard<'_, Option<Resident>> {
+        // Nothing that can panic runs while it is locked.
+        self.resident.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn decode_section<P: Point>(&self, section: Section) -> Result<Arc<[P]>, KeyError> {
+        let span = self.sections.span(section);
+        let mut points = zeroed_shared_points(span.count);
+        let slots = Arc::get_mut(&mut points).expect("nobody else has the new points");
+        read_points(&self.file, &span, 0, slots)?;
+        Ok(points)
+    }
+
+    fn query_spans(&self) -> impl Iterator<Item = &Span> {
+        self.sections
+            .spans()
+            .iter()
+            .filter(|span| span.section != Section::Ic)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Key")
+            .field("file", &self.file)
+            .field("sections", &self.sections)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Checks the points of the five queries, in file order.
+fn check_queries(
+    file: &KeyFile,
+    sections: &SectionTable,
+    checks: PointCheck,
+) -> Result<(), KeyError> {
+    let subgroup = match checks {
+        PointCheck::None => return Ok(()),
+        PointCheck::OnCurve => false,
+        PointCheck::Subgroup => true,
+    };
+    for span in sections.spans() {
+        match span.section {
+            // Decoded with the verifying key.
+            Section::VerifyingKey | Section::Ic => {}
+            Section::BG2 => check_points::<G2Affine>(file, span, subgroup)?,
+            _ => check_points::<G1Affine>(file, span, subgroup)?,
+        }
+    }
+    Ok(())
+}

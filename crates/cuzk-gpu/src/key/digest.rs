@@ -1,0 +1,50 @@
+//! Digests of key files as the published `parameters.json` lists them: the first
+//! 16 bytes of BLAKE2b-512, in hexadecimal.
+
+use std::path::Path;
+
+use crate::error::KeyError;
+use crate::key::file::KeyFile;
+
+/// Bytes of the hash that a published digest keeps.
+const DIGEST_BYTES: usize = 16;
+/// Bytes read at a time.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Digest of a file, for comparison with the published one. One thread hashes
+/// about 1 GB a second.
+///
+/// # Errors
+/// [`KeyError::Io`] and [`KeyError::Changed`].
+pub fn file_digest(path: &Path) -> Result<String, KeyError> {
+    digest(&KeyFile::open(path)?)
+}
+
+/// Compares a file's digest with the published one.
+pub(crate) fn check_digest(file: &KeyFile, want: &str) -> Result<(), KeyError> {
+    let have = digest(file)?;
+    if have.eq_ignore_ascii_case(want) {
+        return Ok(());
+    }
+    Err(KeyError::Digest {
+        path: file.path().to_owned(),
+        have,
+        want: want.to_owned(),
+    })
+}
+
+fn digest(file: &KeyFile) -> Result<String, KeyError> {
+    let mut state = blake2b_simd::State::new();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut offset = 0;
+    while offset < file.bytes() {
+        let left = usize::try_from(file.bytes() - offset).unwrap_or(usize::MAX);
+        let part = &mut buffer[..left.min(BUFFER_BYTES)];
+        file.read_at(part, offset)?;
+        state.update(part);
+        offset += part.len() as u64;
+    }
+    let mut hex = state.finalize().to_hex().to_string();
+    hex.truncate(2 * DIGEST_BYTES);
+    Ok(hex)
+}
