@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod keygen;
 pub mod schedule;
 mod timeline;
 mod workload;

@@ -78,7 +78,10 @@ fn a_higher_priority_overtakes_at_the_next_stage() {
     let next = scheduler.step(Event::Reserved(part(1, 0)));
     assert_eq!(next, [Action::Synthesise(part(1, 0))]);
     let next = scheduler.step(Event::Reserved(part(3, 0)));
-    assert_eq!(next, [Action::Synthesise(part(3, 0)), Action::Reserve(part(1, 1))]);
+    assert_eq!(
+        next,
+        [Action::Synthesise(part(3, 0)), Action::Reserve(part(1, 1))]
+    );
 }
 
 #[test]

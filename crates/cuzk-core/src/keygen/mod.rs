@@ -1,0 +1,388 @@
+//! Insecure proving keys for tests: from a seed, so the toxic waste is known and
+//! anybody can forge proofs for them.
+//!
+//! With the toxic waste at hand a key needs no ceremony: one pass over the circuit
+//! evaluates its QAP at tau, and each point of the key is a known multiple of a
+//! generator. Points are made and written a block at a time. The result equals
+//! bellperson's generator bit for bit.
+//!
+//! A key that was made here is never mistaken for a real one: a sidecar file is
+//! written before the key, no file is ever overwritten, and directories of real
+//! keys are refused.
+
+mod sidecar;
+
+use std::path::{Path, PathBuf};
+
+use bellperson::groth16::VerifyingKey;
+use blstrs::{Bls12, G1Affine, G2Affine, Scalar};
+use cuzk_gpu::fixed_base::{FixedBase, FixedBaseG1, FixedBaseG2, window_bits_for};
+use cuzk_gpu::key::write_vk;
+use cuzk_gpu::{KeyError, KeyWriter, Section};
+use cuzk_synth::{QapAtTau, QapColumns, Sizes, SynthError, count, qap};
+use ff::Field;
+use group::Curve;
+use group::prime::PrimeCurveAffine;
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+use rayon::prelude::*;
+
+pub use sidecar::{Sidecar, sidecar_path};
+
+use crate::CircuitSpec;
+
+/// Scalars that are multiplied at a time: 6 MiB of G1 points.
+const BLOCK: usize = 1 << 16;
+
+/// The secrets of a key. Whoever knows them can prove anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToxicWaste {
+    /// Generator of G1.
+    pub g1: G1Affine,
+    /// Generator of G2.
+    pub g2: G2Affine,
+    /// Binds A to B.
+    pub alpha: Scalar,
+    /// Binds B to A.
+    pub beta: Scalar,
+    /// Divides the public part.
+    pub gamma: Scalar,
+    /// Divides the private part.
+    pub delta: Scalar,
+    /// Where the QAP is evaluated.
+    pub tau: Scalar,
+}
+
+impl ToxicWaste {
+    /// The secrets that a seed gives, always the same.
+    pub fn from_seed(seed: u64) -> Self {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let mut secret = || loop {
+            let scalar = Scalar::random(&mut rng);
+            if scalar != Scalar::ZERO {
+                return scalar;
+            }
+        };
+        Self {
+            g1: G1Affine::generator(),
+            g2: G2Affine::generator(),
+            alpha: secret(),
+            beta: secret(),
+            gamma: secret(),
+            delta: secret(),
+            tau: secret(),
+        }
+    }
+}
+
+/// Where a key goes.
+#[derive(Clone, Debug)]
+pub struct KeyOutput<'a> {
+    /// Directory of the new files; made if it does not exist.
+    pub directory: &'a Path,
+    /// Directories of real keys, in which nothing is written.
+    pub refused: &'a [PathBuf],
+    /// The seed, for the sidecar.
+    pub seed: u64,
+}
+
+/// A key that could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum KeygenError {
+    /// The directory is one of real keys.
+    #[error("{} is a directory of real keys; test keys are not written there", directory.display())]
+    RealKeys {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// A directory or the sidecar could not be written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The circuit could not be read.
+    #[error(transparent)]
+    Circuit(#[from] SynthError),
+    /// The key file could not be written.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A private variable appears in no constraint, so no proof would depend on it.
+    #[error("private variable {index} of {circuit} appears in no constraint")]
+    Unconstrained {
+        /// The circuit.
+        circuit: String,
+        /// Index of the variable.
+        index: usize,
+    },
+    /// Gamma or delta is zero, and has no inverse.
+    #[error("gamma and delta must not be zero")]
+    ZeroSecret,
+    /// The secrets hit a zero of a polynomial of the circuit: another seed helps.
+    #[error("tau is a root of a polynomial of {circuit}: take another seed")]
+    UnluckyTau {
+        /// The circuit.
+        circuit: String,
+    },
+}
+
+/// How far key generation is: a stage, what is done of it, what there is to do.
+pub type Progress<'a> = &'a (dyn Fn(&'static str, u64, u64) + Sync);
+
+/// What was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GeneratedKey {
+    /// The proving key.
+    pub params: PathBuf,
+    /// The verifying key.
+    pub vk: PathBuf,
+    /// Element counts of the circuit.
+    pub sizes: Sizes,
+}
+
+/// Generates the key of a circuit.
+///
+/// # Errors
+/// [`KeygenError::RealKeys`] and [`KeyError::Exists`] before any work is done;
+/// then what the circuit or the file system says. An unfinished key leaves no
+/// file under its final name.
+pub fn generate(
+    circuit: &dyn CircuitSpec,
+    waste: &ToxicWaste,
+    output: &KeyOutput<'_>,
+    progress: Progress<'_>,
+) -> Result<GeneratedKey, KeygenError> {
+    let directory = prepare(output)?;
+    let params = directory.join(circuit.params_file());
+    let vk_path = directory.join(circuit.vk_file());
+    for path in [&params, &vk_path] {
+        if path.exists() {
+            return Err(KeyError::Exists { path: path.clone() }.into());
+        }
+    }
+    let name = circuit.id().to_string();
+
+    progress("count", 0, 1);
+    let counted = count(|pass| circuit.synthesize_blank(pass))?;
+    let sizes = counted.sizes;
+    progress("qap", 0, 1);
+    let qap = qap(&sizes, waste.tau, |pass| circuit.synthesize_blank(pass))?;
+    let key = Generator {
+        waste,
+        sizes,
+        qap,
+        name: &name,
+        progress,
+    };
+    let densities = &counted.densities;
+    key.check_density(&key.qap.aux.a, densities.a_aux.ones())?;
+    key.check_density(&key.qap.inputs.b, densities.b_inputs.ones())?;
+    key.check_density(&key.qap.aux.b, densities.b_aux.ones())?;
+
+    let sidecar = Sidecar::new(&name, output.seed);
+    sidecar
+        .write(&params)
+        .map_err(|(path, source)| KeygenError::Io { path, source })?;
+    let vk = key.write(&params)?;
+    write_vk(&vk_path, &vk)?;
+    Ok(GeneratedKey {
+        params,
+        vk: vk_path,
+        sizes,
+    })
+}
+
+/// Makes the directory and refuses those of real keys, whatever they are called.
+fn prepare(output: &KeyOutput<'_>) -> Result<PathBuf, KeygenError> {
+    let io = |source| KeygenError::Io {
+        path: output.directory.to_owned(),
+        source,
+    };
+    let same = |refused: &PathBuf, directory: &Path| {
+        refused
+            .canonicalize()
+            .is_ok_and(|refused| refused == directory)
+    };
+    let refuse = || KeygenError::RealKeys {
+        directory: output.directory.to_owned(),
+    };
+    // The standard directory is not even made.
+    if output
+        .refused
+        .iter()
+        .any(|refused| refused == output.directory)
+    {
+        return Err(refuse());
+    }
+    std::fs::create_dir_all(output.directory).map_err(io)?;
+    let directory = output.directory.canonicalize().map_err(io)?;
+    if output
+        .refused
+        .iter()
+        .any(|refused| same(refused, &directory))
+    {
+        return Err(refuse());
+    }
+    Ok(directory)
+}
+
+struct Generator<'a> {
+    waste: &'a ToxicWaste,
+    sizes: Sizes,
+    qap: QapAtTau,
+    name: &'a str,
+    progress: Progress<'a>,
+}
+
+impl Generator<'_> {
+    /// A polynomial that vanishes at tau although its variable has coefficients
+    /// would be missing from the key, and the prover would expect it.
+    fn check_density(&self, evaluations: &[Scalar], dense: usize) -> Result<(), KeygenError> {
+        let have = evaluations
+            .iter()
+            .filter(|value| **value != Scalar::ZERO)
+            .count();
+        if have == dense {
+            Ok(())
+        } else {
+            Err(KeygenError::UnluckyTau {
+                circuit: self.name.to_owned(),
+            })
+        }
+    }
+
+    fn write(&self, path: &Path) -> Result<VerifyingKey<Bls12>, KeygenError> {
+        let ToxicWaste {
+            g1,
+            g2,
+            alpha,
+            beta,
+            gamma,
+            delta,
+            tau,
+        } = *self.waste;
+        let nonzero = |values: &[Scalar]| -> Vec<Scalar> {
+            values
+                .par_iter()
+                .filter(|value| **value != Scalar::ZERO)
+                .copied()
+                .collect()
+        };
+        let QapAtTau { inputs, aux } = &self.qap;
+        let a: Vec<Scalar> = nonzero(&inputs.a)
+            .into_iter()
+            .chain(nonzero(&aux.a))
+            .collect();
+        let b: Vec<Scalar> = nonzero(&inputs.b)
+            .into_iter()
+            .chain(nonzero(&aux.b))
+            .collect();
+        let domain = self.sizes.constraints.next_power_of_two();
+
+        let g1_count = (domain - 1) + self.sizes.inputs + self.sizes.aux + a.len() + b.len();
+        (self.progress)("tables", 0, 1);
+        let table = FixedBaseG1::new(g1, window_bits_for(g1_count));
+        let table_g2 = FixedBaseG2::new(g2, window_bits_for(b.len()));
+
+        let ic = self.combined(inputs, 0..self.sizes.inputs, inverse(gamma)?);
+        let vk = VerifyingKey::<Bls12> {
+            alpha_g1: (g1 * alpha).to_affine(),
+            beta_g1: (g1 * beta).to_affine(),
+            beta_g2: (g2 * beta).to_affine(),
+            gamma_g2: (g2 * gamma).to_affine(),
+            delta_g1: (g1 * delta).to_affine(),
+            delta_g2: (g2 * delta).to_affine(),
+            ic: products(&table, &ic, G1Affine::identity()),
+        };
+
+        let mut writer = KeyWriter::create(path, &vk)?;
+        let delta_inverse = inverse(delta)?;
+        let z = tau.pow_vartime([domain as u64]) - Scalar::ONE;
+        self.section_g1(&mut writer, Section::H, domain - 1, &table, |range| {
+            Ok(powers(tau, range, z * delta_inverse))
+        })?;
+        self.section_g1(&mut writer, Section::L, self.sizes.aux, &table, |range| {
+            let start = range.start;
+            let scalars = self.combined(aux, range, delta_inverse);
+            match scalars.iter().position(|value| *value == Scalar::ZERO) {
+                None => Ok(scalars),
+                Some(index) => Err(KeygenError::Unconstrained {
+                    circuit: self.name.to_owned(),
+                    index: start + index,
+                }),
+            }
+        })?;
+        self.section_g1(&mut writer, Section::A, a.len(), &table, |range| {
+            Ok(a[range].to_vec())
+        })?;
+        self.section_g1(&mut writer, Section::BG1, b.len(), &table, |range| {
+            Ok(b[range].to_vec())
+        })?;
+        writer.begin(Section::BG2, b.len())?;
+        for block in b.chunks(BLOCK) {
+            writer.write_g2(&products(&table_g2, block, G2Affine::identity()))?;
+        }
+        writer.finish()?;
+        Ok(vk)
+    }
+
+    /// `(beta * a + alpha * b + c) * inverse` of a range of variables.
+    fn combined(
+        &self,
+        columns: &QapColumns,
+        range: std::ops::Range<usize>,
+        inverse: Scalar,
+    ) -> Vec<Scalar> {
+        let ToxicWaste { alpha, beta, .. } = self.waste;
+        range
+            .into_par_iter()
+            .map(|i| (columns.a[i] * beta + columns.b[i] * alpha + columns.c[i]) * inverse)
+            .collect()
+    }
+
+    fn section_g1(
+        &self,
+        writer: &mut KeyWriter,
+        section: Section,
+        len: usize,
+        table: &FixedBaseG1,
+        scalars: impl Fn(std::ops::Range<usize>) -> Result<Vec<Scalar>, KeygenError>,
+    ) -> Result<(), KeygenError> {
+        writer.begin(section, len)?;
+        for start in (0..len).step_by(BLOCK) {
+            (self.progress)("points", start as u64, len as u64);
+            let scalars = scalars(start..len.min(start + BLOCK))?;
+            writer.write_g1(&products(table, &scalars, G1Affine::identity()))?;
+        }
+        Ok(())
+    }
+}
+
+fn inverse(secret: Scalar) -> Result<Scalar, KeygenError> {
+    Option::from(secret.invert()).ok_or(KeygenError::ZeroSecret)
+}
+
+fn products<P>(table: &FixedBase<P>, scalars: &[Scalar], identity: P) -> Vec<P>
+where
+    P: cuzk_gpu::fixed_base::AffinePoint + Clone + Send + Sync,
+{
+    let mut points = vec![identity; scalars.len()];
+    table.mul_many(scalars, &mut points);
+    points
+}
+
+/// `factor * tau^i` for the range of i.
+fn powers(tau: Scalar, range: std::ops::Range<usize>, factor: Scalar) -> Vec<Scalar> {
+    const RUN: usize = 1 << 12;
+    let starts: Vec<usize> = range.clone().step_by(RUN).collect();
+    starts
+        .into_par_iter()
+        .flat_map_iter(|start| {
+            let first = factor * tau.pow_vartime([start as u64]);
+            std::iter::successors(Some(first), move |power| Some(*power * tau))
+                .take(RUN.min(range.end - start))
+        })
+        .collect()
+}
