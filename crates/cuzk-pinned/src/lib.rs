@@ -1,61 +1,67 @@
-//! A pool of buffers.
+//! A pool of large buffers, page-locked where the backing is, that counts every
+//! byte once.
+//!
+//! [`PinnedPool`] hands out [`PinnedBacking`]s: owned buffers that carry their
+//! own [reservation](cuzk_budget::Reservation) for life, in use or idle. One
+//! [`AcquireRequest`] asks for buffers and further counted bytes together: idle
+//! buffers that fit come first, with the bytes they carry; only the remainder is
+//! reserved; all is granted or nothing. Idle buffers are freed, largest first,
+//! when a request of the budget needs their bytes, but never those that this
+//! request could use itself.
+//!
+//! What it does not do: it does not fall back to other memory, and it hands out
+//! no `Vec`, which would give foreign memory to the global allocator. It knows
+//! no device: a [`Fence`] says when a device has read a buffer.
+//!
+//! Invariants:
+//! - at rest the ledger holds exactly the allocated bytes and the reservations
+//!   handed out beside them; while memory is allocated or freed it holds no less;
+//! - a request that fits when each byte is counted once is not refused, unless
+//!   others wait ahead of it;
+//! - nothing touches a buffer's memory before its fence has passed.
+//!
+//! ```
+//! use cuzk_budget::{Budget, Consumer, Priority, Wait};
+//! use cuzk_pinned::{AcquireRequest, PinnedPool};
+//!
+//! let budget = Budget::new(1 << 20);
+//! let pool = PinnedPool::heap(budget.clone());
+//! let request = AcquireRequest {
+//!     buffers: &[4096, 4096, 8192],
+//!     bytes: 1000,
+//!     consumer: Consumer("columns"),
+//!     wait: Wait::with_priority(Priority::NORMAL),
+//! };
+//! let mut part = pool.acquire(&request)?;
+//! part.buffers[0].as_bytes_mut().fill(7);
+//! assert_eq!(budget.usage().used_bytes, 2 * 4096 + 8192 + 1000);
+//!
+//! drop(part);
+//! assert_eq!(pool.stats().idle_bytes, 2 * 4096 + 8192);
+//! pool.acquire(&request)?;
+//! assert_eq!(pool.stats().reuses, 3);
+//! # Ok::<(), cuzk_pinned::AcquireError>(())
+//! ```
 
-use cuzk_budget::{Budget, BudgetError, Consumer, Reservation};
+mod backing;
+mod block;
+mod buffer;
+mod error;
+mod fence;
+mod idle;
+mod pool;
+mod request;
+mod selection;
+mod stats;
+mod sync;
 
-/// A pool of page-locked buffers.
-#[derive(Clone, Debug)]
-pub struct PinnedPool {
-    budget: Budget,
-}
+pub use backing::{ALIGNMENT, Backing, FaultyBacking, HeapBacking};
+pub use buffer::PinnedBacking;
+pub use error::{AcquireError, BackingError};
+pub use fence::Fence;
+pub use pool::{PinnedPool, PoolOptions};
+pub use request::{AcquireRequest, Acquired};
+pub use stats::PoolStats;
 
-/// A buffer that carries its reservation.
-#[derive(Debug)]
-pub struct PinnedBacking {
-    words: Vec<u128>,
-    len: usize,
-    _reservation: Reservation,
-}
-
-impl PinnedPool {
-    /// A pool of ordinary memory.
-    pub fn heap(budget: Budget) -> Self {
-        Self { budget }
-    }
-    /// One buffer for each length in bytes, all or nothing.
-    ///
-    /// # Errors
-    /// If the budget refuses.
-    pub fn try_acquire(&self, lens: &[usize]) -> Result<Vec<PinnedBacking>, BudgetError> {
-        lens.iter()
-            .map(|&len| {
-                let reservation = self.budget.try_reserve(Consumer("columns"), len as u64)?;
-                Ok(PinnedBacking {
-                    words: vec![0; len.div_ceil(16)],
-                    len,
-                    _reservation: reservation,
-                })
-            })
-            .collect()
-    }
-}
-
-impl PinnedBacking {
-    /// Bytes.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-    /// No bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-    /// The bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        // SAFETY: `words` holds at least `len` initialised bytes.
-        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.len) }
-    }
-    /// The bytes, to be written.
-    pub fn as_bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; `&mut self` makes the borrow exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len) }
-    }
-}
+#[cfg(test)]
+mod tests;

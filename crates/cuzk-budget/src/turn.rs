@@ -1,0 +1,226 @@
+//! Whose turn it is, and what a request may do in it.
+//!
+//! `queue.md` beside this file tells the whole protocol.
+
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use crate::budget::Budget;
+use crate::error::BudgetError;
+use crate::reservation::Reservation;
+use crate::state::{Key, Lack, Standing};
+use crate::sync::lock;
+use crate::usage::Consumer;
+use crate::wait::{Priority, Wait};
+
+/// The right to take bytes now, if they are free and nobody is ahead.
+///
+/// Requests that need more than a number of bytes (a pool that also looks at
+/// its idle buffers) are written as an attempt over a `Turn`; see
+/// [`Budget::in_turn`].
+#[derive(Debug)]
+pub struct Turn<'a> {
+    budget: &'a Budget,
+    standing: Standing,
+}
+
+impl<'a> Turn<'a> {
+    pub(crate) fn new(budget: &'a Budget, standing: Standing) -> Self {
+        Self { budget, standing }
+    }
+
+    /// Takes the bytes if they are free as things are. Calls no reclaimer, so
+    /// it may be called under the caller's own locks.
+    ///
+    /// # Errors
+    /// As [`Budget::try_reserve`].
+    pub fn take(&self, consumer: Consumer, bytes: u64) -> Result<Reservation, BudgetError> {
+        let mut state = lock(&self.budget.shared.state);
+        state.check(self.budget.ledger, consumer, bytes)?;
+        match state.take(self.budget.ledger, self.standing, consumer, bytes) {
+            Ok(()) => Ok(Reservation::of_counted(
+                self.budget.clone(),
+                consumer,
+                bytes,
+            )),
+            Err(Lack::Behind(ahead)) => Err(BudgetError::Refused(state.shortage(
+                self.budget.ledger,
+                consumer,
+                bytes,
+                ahead,
+            ))),
+            Err(Lack::Bytes(ledger)) => Err(BudgetError::Refused(
+                state.shortage(ledger, consumer, bytes, 0),
+            )),
+        }
+    }
+
+    /// Runs `attempt` while no other request of the family reclaims, so that
+    /// what it sees idle is not taken from under it by another reclaiming
+    /// request. No lock of the caller's that a reclaimer takes may be held.
+    pub fn reclaiming<T>(&self, attempt: impl FnOnce(&ReclaimingTurn<'_>) -> T) -> T {
+        let _one_at_a_time = lock(&self.budget.shared.reclaiming);
+        attempt(&ReclaimingTurn { turn: self })
+    }
+}
+
+/// A [`Turn`] in which reclaimers are called where bytes are lacking.
+#[derive(Debug)]
+pub struct ReclaimingTurn<'a> {
+    turn: &'a Turn<'a>,
+}
+
+impl ReclaimingTurn<'_> {
+    /// Takes the bytes, after having reclaimers give back what is lacking if
+    /// what they have idle is enough.
+    ///
+    /// # Errors
+    /// As [`Budget::try_reserve`].
+    pub fn take(&self, consumer: Consumer, bytes: u64) -> Result<Reservation, BudgetError> {
+        let Budget { shared, ledger } = self.turn.budget;
+        loop {
+            let mut shortage = match self.turn.take(consumer, bytes) {
+                Err(BudgetError::Refused(shortage)) if shortage.waiters_ahead == 0 => shortage,
+                result => return result,
+            };
+            // Which ledger lacks bytes is looked up again, since the error
+            // names it for people only.
+            let lack = lock(&shared.state).lack(*ledger, bytes);
+            let Some((lacking, missing_bytes)) = lack else {
+                continue;
+            };
+            let idle = shared.idle_within(lacking);
+            shortage.idle_bytes = idle.bytes();
+            if shortage.idle_bytes < missing_bytes || idle.reclaim(missing_bytes) == 0 {
+                return Err(BudgetError::Refused(shortage));
+            }
+        }
+    }
+}
+
+/// A request's place in the queue; leaving it is dropping it.
+pub(crate) struct Place {
+    budget: Budget,
+    consumer: Consumer,
+    asked_bytes: u64,
+    wait: Wait,
+    key: Option<Key>,
+    listener: Option<u64>,
+}
+
+impl Place {
+    /// Not in the queue yet: the first poll joins it, if it has to wait.
+    pub(crate) fn new(budget: Budget, consumer: Consumer, asked_bytes: u64, wait: Wait) -> Self {
+        Self {
+            budget,
+            consumer,
+            asked_bytes,
+            wait,
+            key: None,
+            listener: None,
+        }
+    }
+
+    /// Runs `attempt` if it is this request's turn. The waker is stored before
+    /// the look at the queue and at the bytes, so a change after that look
+    /// wakes it.
+    pub(crate) fn poll<T, E: From<BudgetError>>(
+        &mut self,
+        context: &mut Context<'_>,
+        attempt: &mut impl FnMut(&Turn<'_>) -> Poll<Result<T, E>>,
+    ) -> Poll<Result<T, E>> {
+        if let Some(token) = &self.wait.cancel
+            && token.listen(&mut self.listener, context.waker())
+        {
+            self.leave();
+            return Poll::Ready(Err(BudgetError::Cancelled {
+                consumer: self.consumer,
+                asked_bytes: self.asked_bytes,
+            }
+            .into()));
+        }
+        if self.key.is_none() {
+            let checked = lock(&self.budget.shared.state).check(
+                self.budget.ledger,
+                self.consumer,
+                self.asked_bytes,
+            );
+            checked.map_err(E::from)?;
+            let key = Key::newcomer(self.wait.priority);
+            if let Poll::Ready(result) = attempt(&Turn::new(&self.budget, Standing::At(key))) {
+                return Poll::Ready(result);
+            }
+        }
+        let (key, ahead) = self.stand_in_line(context).map_err(E::from)?;
+        if ahead == 0
+            && let Poll::Ready(result) = attempt(&Turn::new(&self.budget, Standing::At(key)))
+        {
+            self.leave();
+            return Poll::Ready(result);
+        }
+        if self.wait.deadline.is_some_and(|at| Instant::now() >= at) {
+            let mut shortage = lock(&self.budget.shared.state).shortage(
+                self.budget.ledger,
+                self.consumer,
+                self.asked_bytes,
+                ahead,
+            );
+            shortage.idle_bytes = self.budget.idle_bytes();
+            self.leave();
+            return Poll::Ready(Err(BudgetError::Deadline(shortage).into()));
+        }
+        Poll::Pending
+    }
+
+    /// Stores the waker in the queue and counts who is ahead.
+    fn stand_in_line(&mut self, context: &Context<'_>) -> Result<(Key, usize), BudgetError> {
+        let ledger = self.budget.ledger;
+        let mut state = lock(&self.budget.shared.state);
+        let checked = state.check(ledger, self.consumer, self.asked_bytes);
+        if let Err(error) = checked {
+            drop(state);
+            self.leave();
+            return Err(error);
+        }
+        let key = match self.key {
+            Some(key) => {
+                let waiter = state.queue.get_mut(&key).expect("only `leave` removes it");
+                waiter.waker = Some(context.waker().clone());
+                key
+            }
+            None => state.join(ledger, self.wait.priority, context.waker().clone()),
+        };
+        self.key = Some(key);
+        Ok((key, state.count_ahead(ledger, Standing::At(key))))
+    }
+
+    /// Leaves the queue and lets those behind look again.
+    fn leave(&mut self) {
+        if let Some(listener) = self.listener.take()
+            && let Some(token) = &self.wait.cancel
+        {
+            token.forget(listener);
+        }
+        if let Some(key) = self.key.take() {
+            let wakers = {
+                let mut state = lock(&self.budget.shared.state);
+                state.queue.remove(&key);
+                state.take_wakers_of_first()
+            };
+            for waker in wakers {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Standing of a request that does not wait: behind everybody who does.
+pub(crate) fn behind_all() -> Standing {
+    Standing::At(Key::newcomer(Priority::LOWEST))
+}

@@ -1,0 +1,147 @@
+//! One piece of memory with the reservation that counts it.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cuzk_budget::Reservation;
+
+use crate::backing::Backing;
+use crate::error::BackingError;
+
+/// A backing and what was taken from it. It outlives the pool for as long as a
+/// buffer does.
+#[derive(Debug)]
+pub(crate) struct Source {
+    backing: Box<dyn Backing>,
+    allocations: AtomicU64,
+    frees: AtomicU64,
+    held_bytes: AtomicU64,
+    peak_bytes: AtomicU64,
+}
+
+impl Source {
+    pub(crate) fn new(backing: impl Backing + 'static) -> Self {
+        Self {
+            backing: Box::new(backing),
+            allocations: AtomicU64::new(0),
+            frees: AtomicU64::new(0),
+            held_bytes: AtomicU64::new(0),
+            peak_bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn backing(&self) -> &dyn Backing {
+        &*self.backing
+    }
+
+    pub(crate) fn allocations(&self) -> u64 {
+        self.allocations.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn frees(&self) -> u64 {
+        self.frees.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.peak_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// Memory of one buffer. Dropping it frees the memory first and gives the
+/// reservation back after, so the ledger is never below what is allocated.
+pub(crate) struct Block {
+    source: Arc<Source>,
+    start: NonNull<u8>,
+    capacity: usize,
+    reservation: Reservation,
+}
+
+// SAFETY: a block is the only owner of its memory, which `Backing` promises to
+// be usable from any thread.
+unsafe impl Send for Block {}
+// SAFETY: through a shared block the memory can only be read.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// Allocates as many bytes as `reservation` counts.
+    pub(crate) fn allocate(
+        source: &Arc<Source>,
+        capacity: usize,
+        reservation: Reservation,
+    ) -> Result<Self, BackingError> {
+        debug_assert_eq!(capacity as u64, reservation.bytes());
+        let start = match capacity {
+            // Memory of no bytes needs no allocation, only an aligned address.
+            0 => NonNull::<Page>::dangling().cast(),
+            _ => source.backing.allocate(capacity)?,
+        };
+        if capacity > 0 {
+            source.allocations.fetch_add(1, Ordering::Relaxed);
+            let added = capacity as u64;
+            let held_bytes = source.held_bytes.fetch_add(added, Ordering::Relaxed) + added;
+            source.peak_bytes.fetch_max(held_bytes, Ordering::Relaxed);
+        }
+        Ok(Self {
+            source: Arc::clone(source),
+            start,
+            capacity,
+            reservation,
+        })
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    pub(crate) fn reservation_mut(&mut self) -> &mut Reservation {
+        &mut self.reservation
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the block owns `capacity` bytes from `start`, which were
+        // zeroed by the backing and are thus initialised; the borrow keeps the
+        // block alive and unwritten.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.capacity) }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and `&mut self` makes the borrow the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.capacity) }
+    }
+}
+
+/// Gives the dangling address of an empty block the alignment of all others.
+#[repr(align(4096))]
+struct Page;
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if self.capacity > 0 {
+            // SAFETY: `start` came from this backing with `capacity` bytes, the
+            // block is its only owner, and a drop happens once.
+            unsafe { self.source.backing.free(self.start, self.capacity) };
+            self.source.frees.fetch_add(1, Ordering::Relaxed);
+            let bytes = self.capacity as u64;
+            self.source.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Debug for Block {
+    /// Never the contents: they may be witness data.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block")
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,177 @@
+//! Blocks that nobody uses, and which of them fit a request.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::block::Block;
+use crate::fence::Fence;
+
+/// Idle blocks of a pool.
+#[derive(Default)]
+pub(crate) struct Idle {
+    /// By capacity; within one capacity the oldest first.
+    blocks: BTreeMap<usize, VecDeque<Block>>,
+    bytes: u64,
+    count: usize,
+    /// Blocks that become idle when their fence has passed, oldest first.
+    fenced: VecDeque<Fenced>,
+    fenced_bytes: u64,
+}
+
+/// A block whose memory something may still read. It is freed only after its
+/// fence has passed, whatever becomes of it.
+pub(crate) struct Fenced {
+    block: Option<Block>,
+    capacity: usize,
+    fence: Box<dyn Fence>,
+}
+
+impl Fenced {
+    pub(crate) fn new(block: Block, fence: Box<dyn Fence>) -> Self {
+        Self {
+            capacity: block.capacity(),
+            block: Some(block),
+            fence,
+        }
+    }
+
+    /// Waits for the fence and gives the block.
+    pub(crate) fn wait(mut self) -> Block {
+        self.fence.wait();
+        self.block.take().expect("present until it is given away")
+    }
+}
+
+impl Drop for Fenced {
+    fn drop(&mut self) {
+        if self.block.is_some() {
+            self.fence.wait();
+        }
+    }
+}
+
+impl Idle {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn fenced_bytes(&self) -> u64 {
+        self.fenced_bytes
+    }
+
+    /// Adds a block that nothing touches any more.
+    pub(crate) fn put(&mut self, block: Block) {
+        self.bytes += block.capacity() as u64;
+        self.count += 1;
+        let same_size = self.blocks.entry(block.capacity()).or_default();
+        same_size.push_back(block);
+    }
+
+    /// Adds a block that becomes idle later.
+    pub(crate) fn put_fenced(&mut self, fenced: Fenced) {
+        self.fenced_bytes += fenced.capacity as u64;
+        self.fenced.push_back(fenced);
+    }
+
+    /// Makes those blocks idle whose fence has passed.
+    pub(crate) fn sweep(&mut self) {
+        if self.fenced.is_empty() {
+            return;
+        }
+        for fenced in std::mem::take(&mut self.fenced) {
+            if fenced.fence.has_passed() {
+                self.fenced_bytes -= fenced.capacity as u64;
+                // Returns at once, since the fence has passed.
+                self.put(fenced.wait());
+            } else {
+                self.fenced.push_back(fenced);
+            }
+        }
+    }
+
+    /// Takes out the block whose fence was set first.
+    pub(crate) fn take_fenced(&mut self) -> Option<Fenced> {
+        let fenced = self.fenced.pop_front()?;
+        self.fenced_bytes -= fenced.capacity as u64;
+        Some(fenced)
+    }
+
+    /// Takes out the block whose fence was set first of those that can serve
+    /// one of `capacities`.
+    pub(crate) fn take_fenced_fitting(
+        &mut self,
+        capacities: impl Iterator<Item = usize> + Clone,
+        waste_percent: u8,
+    ) -> Option<Fenced> {
+        let position = self.fenced.iter().position(|fenced| {
+            capacities.clone().any(|capacity| {
+                (capacity..=most(capacity, waste_percent)).contains(&fenced.capacity)
+            })
+        })?;
+        let fenced = self.fenced.remove(position)?;
+        self.fenced_bytes -= fenced.capacity as u64;
+        Some(fenced)
+    }
+
+    /// Takes out the largest block, of several the oldest.
+    pub(crate) fn take_largest(&mut self) -> Option<Block> {
+        let capacity = *self.blocks.last_key_value()?.0;
+        self.take(capacity, VecDeque::pop_front)
+    }
+
+    /// Takes out the smallest block of `capacity_min` to `capacity_max` bytes,
+    /// of several the one used last, whose memory is the most likely cached.
+    fn take_fitting(&mut self, capacity_min: usize, capacity_max: usize) -> Option<Block> {
+        let capacity = *self.blocks.range(capacity_min..=capacity_max).next()?.0;
+        self.take(capacity, VecDeque::pop_back)
+    }
+
+    fn take(
+        &mut self,
+        capacity: usize,
+        pop: impl FnOnce(&mut VecDeque<Block>) -> Option<Block>,
+    ) -> Option<Block> {
+        let same_size = self.blocks.get_mut(&capacity)?;
+        let block = pop(same_size)?;
+        if same_size.is_empty() {
+            self.blocks.remove(&capacity);
+        }
+        self.bytes -= capacity as u64;
+        self.count -= 1;
+        Some(block)
+    }
+
+    /// Takes out the blocks that a request can use: for each of `capacities` at
+    /// most one.
+    ///
+    /// Blocks of the very size come first. The rest is served from the smallest
+    /// request up, each by the smallest block that fits and wastes no more than
+    /// `waste_percent`: with both bounds growing with the size, that order
+    /// serves the most.
+    pub(crate) fn select(&mut self, capacities: &[usize], waste_percent: u8) -> Vec<Option<Block>> {
+        let mut selected: Vec<Option<Block>> = capacities
+            .iter()
+            .map(|&capacity| self.take_fitting(capacity, capacity))
+            .collect();
+        if self.count > 0 && selected.iter().any(Option::is_none) {
+            let mut order: Vec<usize> = (0..capacities.len())
+                .filter(|&index| selected[index].is_none() && capacities[index] > 0)
+                .collect();
+            order.sort_by_key(|&index| capacities[index]);
+            for index in order {
+                let capacity = capacities[index];
+                selected[index] = self.take_fitting(capacity, most(capacity, waste_percent));
+            }
+        }
+        selected
+    }
+}
+
+/// Capacity of the largest block that may serve `bytes`.
+fn most(bytes: usize, waste_percent: u8) -> usize {
+    let waste = bytes as u128 * u128::from(waste_percent) / 100;
+    usize::try_from(bytes as u128 + waste).unwrap_or(usize::MAX)
+}

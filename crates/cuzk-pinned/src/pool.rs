@@ -1,0 +1,446 @@
+//! The pool: idle buffers first, the remainder from the budget, all or nothing.
+//!
+//! `hand-back.md` beside this file tells the protocol between requests,
+//! hand-backs and reclaiming.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+
+use cuzk_budget::{Budget, BudgetError, Consumer, Priority, Reclaim, ReclaimingTurn, Turn, Wait};
+
+use crate::backing::{Backing, HeapBacking};
+use crate::block::{Block, Source};
+use crate::buffer::PinnedBacking;
+use crate::error::AcquireError;
+use crate::fence::Fence;
+use crate::idle::{Fenced, Idle};
+use crate::request::{AcquireRequest, Acquired, Order};
+use crate::selection::{Grant, Selection, remainder_bytes};
+use crate::stats::PoolStats;
+use crate::sync::{Mutex, lock};
+
+/// Choices of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// An idle buffer may be larger than asked by at most so many hundredths.
+    /// Where the exact size would fit and the larger does not, the larger is
+    /// given up.
+    pub waste_percent: u8,
+    /// On whom warmed buffers are booked until they are first used.
+    pub consumer: Consumer,
+}
+
+impl PoolOptions {
+    /// At most 12 % waste, booked on "pinned pool". Parts of one shape ask for
+    /// the same sizes again and again, so exact reuse is the rule; the limit
+    /// lets shapes that differ by a few rows share buffers.
+    pub const STANDARD: Self = Self {
+        waste_percent: 12,
+        consumer: Consumer("pinned pool"),
+    };
+}
+
+/// A pool of large buffers under a [`Budget`]. Clones are the same pool.
+///
+/// Each buffer carries its own reservation for life, in use or idle. Dropping
+/// the last clone frees the idle ones; those in use free themselves later.
+#[derive(Clone)]
+pub struct PinnedPool {
+    shared: Arc<Shared>,
+}
+
+/// What clones and buffers of one pool have in common.
+///
+/// Locks are taken in this order: the budget's turn to reclaim, `idle`, the
+/// budget's ledgers. No memory is allocated, freed or waited for under `idle`.
+pub(crate) struct Shared {
+    budget: Budget,
+    options: PoolOptions,
+    source: Arc<Source>,
+    pub(crate) idle: Mutex<Idle>,
+    reuses: AtomicU64,
+    refusals: AtomicU64,
+}
+
+impl PinnedPool {
+    /// A pool whose memory comes from `backing` and is counted by `budget`,
+    /// whose requests may have its idle buffers freed.
+    pub fn new(budget: Budget, backing: impl Backing + 'static, options: PoolOptions) -> Self {
+        let shared = Arc::new(Shared {
+            budget,
+            options,
+            source: Arc::new(Source::new(backing)),
+            idle: Mutex::new(Idle::default()),
+            reuses: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
+        });
+        let reclaimer: std::sync::Weak<dyn Reclaim> = Arc::downgrade(&shared) as _;
+        shared.budget.add_reclaimer(reclaimer);
+        Self { shared }
+    }
+
+    /// A pool of ordinary memory, with [`PoolOptions::STANDARD`].
+    pub fn heap(budget: Budget) -> Self {
+        Self::new(budget, HeapBacking, PoolOptions::STANDARD)
+    }
+
+    /// The ledger that counts its memory.
+    pub fn budget(&self) -> &Budget {
+        &self.shared.budget
+    }
+
+    /// Whether its memory is page-locked.
+    pub fn is_page_locked(&self) -> bool {
+        self.shared.source.backing().is_page_locked()
+    }
+
+    /// Gives all that is asked now, or refuses now. Comes after every request
+    /// that waits.
+    ///
+    /// # Errors
+    /// [`AcquireError::Budget`] if it does not fit, [`AcquireError::Backing`] if
+    /// memory could not be had, [`AcquireError::Overflow`].
+    pub fn try_acquire(&self, request: &AcquireRequest<'_>) -> Result<Acquired, AcquireError> {
+        self.shared.counted(|shared| {
+            let order = Order::new(request, shared.source.backing())?;
+            shared.finish_counted(shared.take_now(&order)?, &order)
+        })
+    }
+
+    /// Gives all that is asked, waiting for it on this thread in the budget's
+    /// queue, by priority and then by arrival.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire), and those of the wait:
+    /// deadline, cancellation, a closed budget.
+    pub fn acquire(&self, request: &AcquireRequest<'_>) -> Result<Acquired, AcquireError> {
+        self.shared.counted(|shared| {
+            let order = Order::new(request, shared.source.backing())?;
+            let grant = shared.budget.block_in_turn(
+                order.consumer,
+                order.total_bytes,
+                &request.wait,
+                |turn| shared.poll_take(&order, turn),
+            )?;
+            shared.finish_counted(grant, &order)
+        })
+    }
+
+    /// As [`acquire`](Self::acquire), as a future of no particular runtime.
+    /// [`Budget::reserve_async`] says how it waits. Allocation and zeroing of
+    /// new buffers happen in its last poll.
+    ///
+    /// # Errors
+    /// The future's output is that of [`acquire`](Self::acquire).
+    pub fn acquire_async(
+        &self,
+        request: &AcquireRequest<'_>,
+    ) -> impl Future<Output = Result<Acquired, AcquireError>> + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        let order = Order::new(request, shared.source.backing());
+        let wait = request.wait.clone();
+        async move {
+            let result = match order {
+                Err(error) => Err(error),
+                Ok(order) => shared.clone().wait_for(order, wait).await,
+            };
+            shared.counted(|_| result)
+        }
+    }
+
+    /// Sees to it that so many buffers of so many bytes are idle: `(len, count)`
+    /// each. Takes those that are idle already into account, and leaves every
+    /// new one zeroed.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire), for all of them as one request;
+    /// buffers that were idle stay so.
+    pub fn warm(&self, plan: &[(usize, usize)]) -> Result<(), AcquireError> {
+        let buffers: Vec<usize> = plan
+            .iter()
+            .flat_map(|&(len, count)| std::iter::repeat_n(len, count))
+            .collect();
+        let request = AcquireRequest {
+            buffers: &buffers,
+            bytes: 0,
+            consumer: self.shared.options.consumer,
+            wait: Wait::with_priority(Priority::LOWEST),
+        };
+        self.shared.counted(|shared| {
+            let order = Order::new(&request, shared.source.backing())?;
+            let (acquired, _) = shared.finish(shared.take_now(&order)?, &order)?;
+            drop(acquired);
+            Ok(())
+        })
+    }
+
+    /// Frees idle buffers, the largest first, until `bytes` are freed or none
+    /// is left. Returns the bytes freed.
+    pub fn trim(&self, bytes: u64) -> u64 {
+        self.shared.free_idle(bytes)
+    }
+
+    /// Counts since the pool was made, and bytes now.
+    pub fn stats(&self) -> PoolStats {
+        let shared = &self.shared;
+        let (idle_count, idle_bytes, fenced_bytes) = {
+            let mut idle = lock(&shared.idle);
+            idle.sweep();
+            (idle.count(), idle.bytes(), idle.fenced_bytes())
+        };
+        let held_bytes = shared.source.held_bytes();
+        PoolStats {
+            allocations: shared.source.allocations(),
+            frees: shared.source.frees(),
+            reuses: shared.reuses.load(Ordering::Relaxed),
+            refusals: shared.refusals.load(Ordering::Relaxed),
+            idle_count,
+            idle_bytes,
+            fenced_bytes,
+            in_use_bytes: held_bytes.saturating_sub(idle_bytes + fenced_bytes),
+            peak_bytes: shared.source.peak_bytes(),
+        }
+    }
+}
+
+impl Shared {
+    /// Runs a request and counts it if it is refused.
+    fn counted<T>(
+        self: &Arc<Self>,
+        request: impl FnOnce(&Arc<Self>) -> Result<T, AcquireError>,
+    ) -> Result<T, AcquireError> {
+        request(self).inspect_err(|_| {
+            self.refusals.fetch_add(1, Ordering::Relaxed);
+        })
+    }
+
+    async fn wait_for(self: Arc<Self>, order: Order, wait: Wait) -> Result<Acquired, AcquireError> {
+        let grant = self
+            .budget
+            .in_turn(
+                order.consumer,
+                order.total_bytes,
+                wait,
+                |turn: &Turn<'_>| self.poll_take(&order, turn),
+            )
+            .await?;
+        self.finish_counted(grant, &order)
+    }
+
+    fn take_now(self: &Arc<Self>, order: &Order) -> Result<Grant, AcquireError> {
+        self.budget.check(order.consumer, order.total_bytes)?;
+        self.budget.without_waiting(|turn| self.take(order, turn))
+    }
+
+    /// One attempt of a request that waits.
+    fn poll_take(
+        self: &Arc<Self>,
+        order: &Order,
+        turn: &Turn<'_>,
+    ) -> Poll<Result<Grant, AcquireError>> {
+        match self.take(order, turn) {
+            Err(AcquireError::Budget(error)) if error.is_shortage() => Poll::Pending,
+            result => Poll::Ready(result),
+        }
+    }
+
+    /// Sets idle blocks aside and reserves the remainder; with reclaiming if it
+    /// does not fit otherwise.
+    fn take(self: &Arc<Self>, order: &Order, turn: &Turn<'_>) -> Result<Grant, AcquireError> {
+        {
+            let mut idle = lock(&self.idle);
+            idle.sweep();
+            let blocks = idle.select(&order.capacities, self.options.waste_percent);
+            // Nobody sees the idle ones without these: the lock is held until
+            // they are granted or back.
+            match turn.take(order.consumer, remainder_bytes(order, &blocks)) {
+                Ok(reservation) => {
+                    return Ok(Grant {
+                        selection: Selection::new(self, blocks),
+                        reservation,
+                    });
+                }
+                Err(error) => {
+                    for block in blocks.into_iter().flatten() {
+                        idle.put(block);
+                    }
+                    match &error {
+                        BudgetError::Refused(shortage) if shortage.waiters_ahead == 0 => {}
+                        _ => return Err(error.into()),
+                    }
+                }
+            }
+        }
+        turn.reclaiming(|turn| self.take_reclaiming(order, turn))
+    }
+
+    /// As `take`, in the one turn to reclaim. The blocks set aside are out of
+    /// sight of the reclaimers, so what this request can use is not freed.
+    fn take_reclaiming(
+        self: &Arc<Self>,
+        order: &Order,
+        turn: &ReclaimingTurn<'_>,
+    ) -> Result<Grant, AcquireError> {
+        let mut selection = self.select_waiting_for_fences(order);
+        loop {
+            let remainder_bytes = selection.remainder_bytes(order);
+            match turn.take(order.consumer, remainder_bytes) {
+                Ok(reservation) => {
+                    return Ok(Grant {
+                        selection,
+                        reservation,
+                    });
+                }
+                Err(BudgetError::Refused(shortage))
+                    if shortage.waiters_ahead == 0
+                        && selection.give_up_waste(order, shortage.missing_bytes()) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sets blocks aside, those included whose fence has to be waited for.
+    fn select_waiting_for_fences(self: &Arc<Self>, order: &Order) -> Selection {
+        let waste_percent = self.options.waste_percent;
+        loop {
+            let fenced = {
+                let mut idle = lock(&self.idle);
+                let blocks = idle.select(&order.capacities, waste_percent);
+                let lacking = (0..blocks.len())
+                    .filter(|&index| blocks[index].is_none())
+                    .map(|index| order.capacities[index]);
+                match idle.take_fenced_fitting(lacking, waste_percent) {
+                    None => return Selection::new(self, blocks),
+                    Some(fenced) => {
+                        for block in blocks.into_iter().flatten() {
+                            idle.put(block);
+                        }
+                        fenced
+                    }
+                }
+            };
+            let block = fenced.wait();
+            lock(&self.idle).put(block);
+        }
+    }
+
+    fn finish_counted(
+        self: &Arc<Self>,
+        grant: Grant,
+        order: &Order,
+    ) -> Result<Acquired, AcquireError> {
+        let (acquired, reuses) = self.finish(grant, order)?;
+        self.reuses.fetch_add(reuses, Ordering::Relaxed);
+        Ok(acquired)
+    }
+
+    /// Allocates what the grant has no block for. Says how many it had.
+    fn finish(
+        self: &Arc<Self>,
+        mut grant: Grant,
+        order: &Order,
+    ) -> Result<(Acquired, u64), AcquireError> {
+        let mut fresh = Vec::new();
+        for (index, &capacity) in order.capacities.iter().enumerate() {
+            if grant.selection.serves(index) {
+                continue;
+            }
+            let counted = grant
+                .reservation
+                .split(capacity as u64)
+                .expect("the remainder holds every buffer without a block");
+            match Block::allocate(&self.source, capacity, counted) {
+                Ok(block) => fresh.push(block),
+                Err(source) => {
+                    // All that was taken is given back before the next in line
+                    // is told of it.
+                    drop(fresh);
+                    drop(grant);
+                    self.budget.idle_grew();
+                    return Err(AcquireError::Backing { index, source });
+                }
+            }
+        }
+        let mut fresh = fresh.into_iter();
+        let mut reuses = 0;
+        let mut buffers = Vec::with_capacity(order.lens.len());
+        for (index, &len) in order.lens.iter().enumerate() {
+            if let Some(block) = grant.selection.block_mut(index) {
+                block.reservation_mut().reassign(order.consumer);
+                reuses += 1;
+            }
+            let block = grant.selection.take(index).or_else(|| fresh.next());
+            let block = block.expect("a block was set aside or allocated for each buffer");
+            buffers.push(PinnedBacking::new(block, len, Arc::downgrade(self)));
+        }
+        let acquired = Acquired {
+            buffers,
+            reservation: grant.reservation,
+        };
+        Ok((acquired, reuses))
+    }
+
+    /// Takes a block that nothing touches any more.
+    pub(crate) fn hand_back(&self, block: Block) {
+        if block.capacity() > 0 {
+            lock(&self.idle).put(block);
+            self.budget.idle_grew();
+        }
+    }
+
+    /// Takes a block that may be touched after `fence`.
+    pub(crate) fn hand_back_after(&self, block: Block, fence: Box<dyn Fence>) {
+        if block.capacity() > 0 {
+            lock(&self.idle).put_fenced(Fenced::new(block, fence));
+            self.budget.idle_grew();
+        }
+    }
+
+    /// Frees idle blocks, the largest first.
+    fn free_idle(&self, wanted_bytes: u64) -> u64 {
+        let mut freed_bytes = 0;
+        lock(&self.idle).sweep();
+        while freed_bytes < wanted_bytes {
+            // The lock is released before the block is freed.
+            let Some(block) = lock(&self.idle).take_largest() else {
+                break;
+            };
+            freed_bytes += block.capacity() as u64;
+            drop(block);
+        }
+        freed_bytes
+    }
+}
+
+impl Reclaim for Shared {
+    fn idle_bytes(&self) -> u64 {
+        let idle = lock(&self.idle);
+        idle.bytes() + idle.fenced_bytes()
+    }
+
+    fn reclaim(&self, wanted_bytes: u64) -> u64 {
+        let mut freed_bytes = self.free_idle(wanted_bytes);
+        while freed_bytes < wanted_bytes {
+            let Some(fenced) = lock(&self.idle).take_fenced() else {
+                break;
+            };
+            let block = fenced.wait();
+            freed_bytes += block.capacity() as u64;
+            drop(block);
+        }
+        freed_bytes
+    }
+}
+
+impl fmt::Debug for PinnedPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PinnedPool")
+            .field("backing", self.shared.source.backing())
+            .field("options", &self.shared.options)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

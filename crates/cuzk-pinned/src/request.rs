@@ -1,0 +1,78 @@
+//! What is asked of a pool at once, and what it gives.
+
+use cuzk_budget::{Consumer, Reservation, Wait};
+
+use crate::backing::Backing;
+use crate::buffer::PinnedBacking;
+use crate::error::AcquireError;
+
+/// Buffers and counted bytes, asked as one: all of it is granted or nothing.
+///
+/// Asking for everything at once is what keeps jobs from holding half of what
+/// they need while they wait for the other half.
+#[derive(Clone, Debug)]
+pub struct AcquireRequest<'a> {
+    /// Bytes of each buffer.
+    pub buffers: &'a [usize],
+    /// Bytes to be counted beside the buffers, for memory that is not the
+    /// pool's. Buffers are not to be counted here again.
+    pub bytes: u64,
+    /// On whom buffers and bytes are booked.
+    pub consumer: Consumer,
+    /// How to wait; of no meaning to a request that does not.
+    pub wait: Wait,
+}
+
+/// What was granted.
+#[derive(Debug)]
+pub struct Acquired {
+    /// The buffers in the order asked. Each carries its own reservation.
+    pub buffers: Vec<PinnedBacking>,
+    /// The counted bytes asked beside the buffers.
+    pub reservation: Reservation,
+}
+
+/// A request with its arithmetic done.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    pub(crate) lens: Vec<usize>,
+    /// What each buffer takes when it is allocated for this request.
+    pub(crate) capacities: Vec<usize>,
+    pub(crate) bytes: u64,
+    pub(crate) consumer: Consumer,
+    /// Capacities and bytes together.
+    pub(crate) total_bytes: u64,
+}
+
+impl Order {
+    pub(crate) fn new(
+        request: &AcquireRequest<'_>,
+        backing: &dyn Backing,
+    ) -> Result<Self, AcquireError> {
+        let overflow = |index| AcquireError::Overflow {
+            buffer_count: request.buffers.len(),
+            bytes: request.bytes,
+            index,
+        };
+        let mut total_bytes = request.bytes;
+        let mut capacities = Vec::with_capacity(request.buffers.len());
+        for (index, &len) in request.buffers.iter().enumerate() {
+            let rounded = match len {
+                0 => Some(0),
+                _ => backing.rounded(len),
+            };
+            let capacity = rounded.ok_or_else(|| overflow(index))?;
+            total_bytes = total_bytes
+                .checked_add(capacity as u64)
+                .ok_or_else(|| overflow(index))?;
+            capacities.push(capacity);
+        }
+        Ok(Self {
+            lens: request.buffers.to_vec(),
+            capacities,
+            bytes: request.bytes,
+            consumer: request.consumer,
+            total_bytes,
+        })
+    }
+}
