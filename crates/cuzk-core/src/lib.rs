@@ -3,11 +3,25 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod engine;
+mod error;
 pub mod keygen;
+mod keystore;
+mod metrics;
 pub mod schedule;
+mod shapes;
+mod stage;
 mod timeline;
 mod workload;
 
 pub use config::Config;
+pub use engine::{
+    Blinding, Engine, EngineParts, JobHandle, JobOptions, PartReport, ProofReply,
+};
+pub use error::ProveError;
+pub use keystore::KeyStore;
+pub use metrics::{Counter, Metrics};
+pub use shapes::Shapes;
+pub use stage::Placement;
 pub use timeline::{Span, Timeline};
 pub use workload::{CircuitId, CircuitSpec, Part, Workload, WorkloadError};

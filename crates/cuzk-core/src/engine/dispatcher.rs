@@ -1,0 +1,359 @@
+//! The one thread that owns all jobs: it turns what happened into events for the
+//! scheduler, and the scheduler's answers into threads that each run one stage.
+//!
+//! What a stage leaves travels with its message, so no lock guards it: it is either
+//! with the stage that works on it or in the table here. A stage that panics fails
+//! its part alone.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Instant;
+
+use super::job::{PartReport, Place, ProofReply};
+use crate::error::{Failure, ProveError};
+use crate::schedule::{Action, Event, JobId, Limits, PartId, Scheduler};
+use crate::stage::{
+    self, Job, LoadedKey, Proved, Reserved, Shared, Synthesised, Verified,
+};
+
+/// What the dispatcher hears.
+pub(super) enum Message {
+    /// A new job.
+    Submit {
+        /// Its number.
+        id: JobId,
+        /// The job.
+        job: Arc<Job>,
+        /// Where its end is told.
+        reply: Sender<Result<ProofReply, ProveError>>,
+        /// Its place in the queue.
+        place: Place,
+    },
+    /// A key was loaded, or not.
+    Key(JobId, Result<LoadedKey, Failure>),
+    /// A stage of a part has ended.
+    Part(PartId, Result<PartData, Failure>),
+    /// A job's proof is encoded, or not.
+    Encoded(JobId, Result<Vec<u8>, Failure>),
+    /// A caller gave a job up.
+    Cancel(JobId),
+    /// The engine is being dropped.
+    Stop,
+}
+
+/// What a part has, between two stages.
+pub(super) enum PartData {
+    /// Nothing yet, or it is with a stage.
+    Empty,
+    Reserved(Reserved),
+    Synthesised(Synthesised),
+    Proved(Proved),
+    Verified(Verified),
+}
+
+struct Entry {
+    job: Arc<Job>,
+    key: Option<LoadedKey>,
+    parts: Vec<PartData>,
+    retries: Vec<usize>,
+    /// Why the job ends, once it does.
+    error: Option<ProveError>,
+    proof: Option<Vec<u8>>,
+    reply: Sender<Result<ProofReply, ProveError>>,
+    queued: Instant,
+    _place: Place,
+}
+
+pub(super) struct Dispatcher {
+    shared: Arc<Shared>,
+    scheduler: Scheduler,
+    jobs: HashMap<JobId, Entry>,
+    outbox: Sender<Message>,
+    inbox: Receiver<Message>,
+    stopping: bool,
+}
+
+impl Dispatcher {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        limits: Limits,
+        outbox: Sender<Message>,
+        inbox: Receiver<Message>,
+    ) -> Self {
+        let scheduler = Scheduler::new(limits);
+        Self { shared, scheduler, jobs: HashMap::new(), outbox, inbox, stopping: false }
+    }
+
+    pub(super) fn run(mut self) {
+        while !(self.stopping && self.jobs.is_empty()) {
+            // The dispatcher holds a sender itself, so the channel stays open.
+            let Ok(message) = self.inbox.recv() else { return };
+            for event in self.hear(message) {
+                for action in self.scheduler.step(event) {
+                    self.start(action);
+                }
+                if let Event::Completed(id) = event {
+                    self.finish(id);
+                }
+            }
+        }
+    }
+
+    /// Keeps what a message brings and says what happened.
+    fn hear(&mut self, message: Message) -> Vec<Event> {
+        match message {
+            Message::Submit { id, job, reply, place } => self.admit(id, job, reply, place),
+            Message::Key(id, result) => self.of_job(id, result, |entry, key| {
+                entry.key = Some(key);
+                Event::KeyReady(id)
+            }),
+            Message::Encoded(id, result) => self.of_job(id, result, |entry, proof| {
+                entry.proof = Some(proof);
+                Event::Completed(id)
+            }),
+            Message::Part(part, result) => self.of_part(part, result),
+            Message::Cancel(id) => self.cancel(id),
+            Message::Stop => {
+                self.stopping = true;
+                let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+                jobs.into_iter().flat_map(|id| self.cancel(id)).collect()
+            }
+        }
+    }
+
+    fn admit(
+        &mut self,
+        id: JobId,
+        job: Arc<Job>,
+        reply: Sender<Result<ProofReply, ProveError>>,
+        place: Place,
+    ) -> Vec<Event> {
+        if self.stopping {
+            // Its caller may be gone; then nobody needs the answer.
+            let _ = reply.send(Err(ProveError::Stopped));
+            return Vec::new();
+        }
+        let parts = job.workload.part_count();
+        let priority = job.priority;
+        let entry = Entry {
+            job,
+            key: None,
+            parts: (0..parts).map(|_| PartData::Empty).collect(),
+            retries: vec![0; parts],
+            error: None,
+            proof: None,
+            reply,
+            queued: Instant::now(),
+            _place: place,
+        };
+        self.jobs.insert(id, entry);
+        vec![Event::Submit { job: id, priority, parts }]
+    }
+
+    fn of_job<T>(
+        &mut self,
+        id: JobId,
+        result: Result<T, Failure>,
+        keep: impl FnOnce(&mut Entry, T) -> Event,
+    ) -> Vec<Event> {
+        let Some(entry) = self.jobs.get_mut(&id) else { return Vec::new() };
+        vec![match result {
+            Ok(value) => keep(entry, value),
+            Err(failure) => {
+                entry.error.get_or_insert(failure.error);
+                Event::JobFailed(id)
+            }
+        }]
+    }
+
+    fn of_part(&mut self, part: PartId, result: Result<PartData, Failure>) -> Vec<Event> {
+        let Some(entry) = self.jobs.get_mut(&part.job) else { return Vec::new() };
+        vec![match result {
+            Ok(data) => {
+                let event = match &data {
+                    PartData::Reserved(_) | PartData::Empty => Event::Reserved(part),
+                    PartData::Synthesised(_) => Event::Synthesised(part),
+                    PartData::Proved(_) => Event::Proved(part),
+                    PartData::Verified(_) => Event::Verified(part),
+                };
+                entry.parts[part.index] = data;
+                event
+            }
+            Err(Failure { error, retry }) => {
+                tracing::warn!(job = entry.job.workload.label(), part = part.index, %error);
+                entry.error = Some(error);
+                Event::PartFailed { part, retry }
+            }
+        }]
+    }
+
+    fn cancel(&mut self, id: JobId) -> Vec<Event> {
+        let Some(entry) = self.jobs.get_mut(&id) else { return Vec::new() };
+        entry.job.cancel.cancel();
+        entry.error.get_or_insert(ProveError::Cancelled);
+        vec![Event::Cancel(id)]
+    }
+
+    fn start(&mut self, action: Action) {
+        match action {
+            Action::LoadKey(id) => self.load_key(id),
+            Action::Reserve(part) => self.reserve(part),
+            Action::Synthesise(part) => {
+                self.start_part("synthesis", part, |shared, job, key, index, data| {
+                    let PartData::Reserved(reserved) = data else { unreachable!("was reserved") };
+                    stage::synthesise(shared, job, &key, index, reserved)
+                        .map(PartData::Synthesised)
+                });
+            }
+            Action::Prove(part) => self.start_part("prove", part, |shared, job, key, index, data| {
+                let PartData::Synthesised(synthesised) = data else { unreachable!("was filled") };
+                stage::prove(shared, job, key, index, synthesised).map(PartData::Proved)
+            }),
+            Action::Verify(part) => {
+                self.start_part("verify", part, |shared, job, key, index, data| {
+                    let PartData::Proved(proved) = data else { unreachable!("was proved") };
+                    stage::verify(shared, job, &key, index, proved).map(PartData::Verified)
+                });
+            }
+            Action::Complete(id) => self.complete(id),
+            Action::Abort(id) => self.abort(id),
+        }
+    }
+
+    fn load_key(&mut self, id: JobId) {
+        let entry = &self.jobs[&id];
+        let (shared, job) = (Arc::clone(&self.shared), Arc::clone(&entry.job));
+        self.spawn("key", move |result| Message::Key(id, result), move || {
+            job.timeline.time("key", None, || shared.keys.load(job.circuit.as_ref()))
+                .map_err(Failure::fatal)
+        });
+    }
+
+    fn reserve(&mut self, part: PartId) {
+        let entry = self.jobs.get_mut(&part.job).expect("the scheduler knows only jobs of ours");
+        // A part that comes here again was tried before; nothing of that is left.
+        if !matches!(entry.parts[part.index], PartData::Empty) || entry.error.is_some() {
+            entry.retries[part.index] += 1;
+            entry.error = None;
+            self.shared.metrics.parts_retried.add(1);
+        } else {
+            entry.job.timeline.add("queue", Some(part.index), entry.queued, Instant::now());
+        }
+        self.start_part("reserve", part, |shared, job, key, index, _| {
+            stage::reserve(shared, job, &key, index).map(PartData::Reserved)
+        });
+    }
+
+    fn start_part(
+        &mut self,
+        stage: &'static str,
+        part: PartId,
+        run: impl FnOnce(&Shared, &Job, LoadedKey, usize, PartData) -> Result<PartData, Failure>
+        + Send
+        + 'static,
+    ) {
+        let entry = self.jobs.get_mut(&part.job).expect("the scheduler knows only jobs of ours");
+        let data = std::mem::replace(&mut entry.parts[part.index], PartData::Empty);
+        let key = Arc::clone(entry.key.as_ref().expect("parts start when the key is there"));
+        let (shared, job) = (Arc::clone(&self.shared), Arc::clone(&entry.job));
+        self.spawn(stage, move |result| Message::Part(part, result), move || {
+            if job.cancel.is_cancelled() {
+                return Err(Failure::fatal(ProveError::Cancelled));
+            }
+            let index = part.index;
+            let from = Instant::now();
+            let result = run(&shared, &job, key, index, data);
+            // The backend's phases stand for the proof's span.
+            if stage != "prove" || result.is_err() {
+                job.timeline.add(stage, Some(index), from, Instant::now());
+            }
+            result
+        });
+    }
+
+    fn complete(&mut self, id: JobId) {
+        let entry = &self.jobs[&id];
+        let proofs: Vec<_> = entry
+            .parts
+            .iter()
+            .map(|part| match part {
+                PartData::Verified(verified) => verified.proof.clone(),
+                _ => unreachable!("a job completes when all its parts are verified"),
+            })
+            .collect();
+        let key = Arc::clone(entry.key.as_ref().expect("its parts were proved with it"));
+        let job = Arc::clone(&entry.job);
+        self.spawn("complete", move |result| Message::Encoded(id, result), move || {
+            stage::complete(&job, &key, &proofs)
+        });
+    }
+
+    /// Answers a job whose proof is there.
+    fn finish(&mut self, id: JobId) {
+        let Some(entry) = self.jobs.remove(&id) else { return };
+        let parts = entry.parts.iter().zip(&entry.retries).filter_map(|(part, &retries)| {
+            let PartData::Verified(verified) = part else { return None };
+            Some(PartReport { placement: verified.placement, retries })
+        });
+        let reply = ProofReply {
+            proof: entry.proof.expect("completed means encoded"),
+            backend: self.shared.backend.name(),
+            tier: entry.key.as_ref().map_or_else(String::new, |key| key.tier().to_string()),
+            parts: parts.collect(),
+            timeline: entry.job.timeline.clone(),
+        };
+        self.shared.metrics.jobs_completed.add(1);
+        // A caller that dropped its handle does not want the proof.
+        let _ = entry.reply.send(Ok(reply));
+    }
+
+    /// Answers a job that ends without a proof.
+    fn abort(&mut self, id: JobId) {
+        let Some(entry) = self.jobs.remove(&id) else { return };
+        let cancelled = entry.job.cancel.is_cancelled();
+        let error = if cancelled { ProveError::Cancelled } else {
+            entry.error.unwrap_or(ProveError::Cancelled)
+        };
+        let metrics = &self.shared.metrics;
+        if cancelled { &metrics.jobs_cancelled } else { &metrics.jobs_failed }.add(1);
+        // What the job held goes back before its caller hears of the end.
+        drop(entry.parts);
+        drop(entry.key);
+        let _ = entry.reply.send(Err(error));
+    }
+
+    /// Runs a stage on a thread of its own; the scheduler bounds how many there are.
+    fn spawn<T: Send + 'static>(
+        &self,
+        stage: &'static str,
+        message: impl FnOnce(Result<T, Failure>) -> Message + Send + 'static,
+        run: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) {
+        let outbox = self.outbox.clone();
+        let work = move || {
+            let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+                let message = panic_message(panic.as_ref());
+                Err(Failure::ours(ProveError::Panic { stage, message }))
+            });
+            (message, result)
+        };
+        let spawned = std::thread::Builder::new().name(format!("cuzk-{stage}")).spawn(move || {
+            let (message, result) = work();
+            // The dispatcher ends only when no stage runs.
+            let _ = outbox.send(message(result));
+        });
+        if let Err(source) = spawned {
+            tracing::error!(stage, %source, "a thread could not be started");
+            std::process::abort();
+        }
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a value that is no text")
+        .to_owned()
+}

@@ -1,0 +1,149 @@
+//! Jobs as their callers see them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use blstrs::Scalar;
+use cuzk_budget::CancelToken;
+use ff::Field;
+use rand_chacha::ChaCha20Rng;
+use rand_core::{OsRng, SeedableRng};
+
+use super::dispatcher::Message;
+use crate::error::ProveError;
+use crate::schedule::{JobId, Priority};
+use crate::stage::Placement;
+use crate::timeline::Timeline;
+
+/// Where Groth16's blinding scalars come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Blinding {
+    /// From the operating system, new for every attempt.
+    #[default]
+    Fresh,
+    /// From a seed and the part's index: the same proof every time. For tests.
+    Seeded(u64),
+}
+
+impl Blinding {
+    /// `r` and `s` of a part.
+    pub fn scalars(&self, part: usize) -> (Scalar, Scalar) {
+        match self {
+            Self::Fresh => (Scalar::random(OsRng), Scalar::random(OsRng)),
+            Self::Seeded(seed) => {
+                let mut rng = ChaCha20Rng::seed_from_u64(*seed);
+                rng.set_stream(part as u64);
+                (Scalar::random(&mut rng), Scalar::random(&mut rng))
+            }
+        }
+    }
+}
+
+/// How a job is run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobOptions {
+    /// Who goes first.
+    pub priority: Priority,
+    /// Where the blinding scalars come from.
+    pub blinding: Blinding,
+}
+
+/// How a part was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartReport {
+    /// How its columns came to be where they were.
+    pub placement: Placement,
+    /// Times it was tried again.
+    pub retries: usize,
+}
+
+/// A finished job.
+#[derive(Clone, Debug)]
+pub struct ProofReply {
+    /// The proof, verified.
+    pub proof: Vec<u8>,
+    /// The backend that made it.
+    pub backend: &'static str,
+    /// Where the points of the key were.
+    pub tier: String,
+    /// How each part was made.
+    pub parts: Vec<PartReport>,
+    /// Where the time went.
+    pub timeline: Timeline,
+}
+
+/// A job in the engine's hands. Dropping the handle lets the job go on.
+#[derive(Debug)]
+pub struct JobHandle {
+    id: JobId,
+    timeline: Timeline,
+    cancel: CancelToken,
+    outbox: Sender<Message>,
+    result: Receiver<Result<ProofReply, ProveError>>,
+}
+
+impl JobHandle {
+    pub(super) fn new(
+        id: JobId,
+        timeline: Timeline,
+        cancel: CancelToken,
+        outbox: Sender<Message>,
+        result: Receiver<Result<ProofReply, ProveError>>,
+    ) -> Self {
+        Self { id, timeline, cancel, outbox, result }
+    }
+
+    /// The job's number.
+    pub fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// Where the time has gone so far.
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// Gives the job up. It ends when the stages that run now have ended.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+        // Fails only if the engine has stopped, and then the job has ended too.
+        let _ = self.outbox.send(Message::Cancel(self.id));
+    }
+
+    /// Waits for the job's end.
+    ///
+    /// # Errors
+    /// Why there is no proof.
+    pub fn wait(&self) -> Result<ProofReply, ProveError> {
+        self.result.recv().unwrap_or(Err(ProveError::Stopped))
+    }
+
+    /// Waits for the job's end, `wait_max` at the longest; `None` if that passed.
+    pub fn wait_for(&self, wait_max: Duration) -> Option<Result<ProofReply, ProveError>> {
+        match self.result.recv_timeout(wait_max) {
+            Ok(result) => Some(result),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Err(ProveError::Stopped)),
+        }
+    }
+}
+
+/// A job's place among those that may wait or run, until dropped.
+pub(super) struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    /// Takes a place, if fewer than `max` are taken.
+    pub(super) fn take(jobs: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
+        let add = |taken: usize| (taken < max).then_some(taken + 1);
+        jobs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(Self(Arc::clone(jobs)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

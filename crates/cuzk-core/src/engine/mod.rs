@@ -1,0 +1,159 @@
+//! The engine: takes jobs, runs their parts through the stages, answers with proofs.
+
+mod dispatcher;
+mod job;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+
+use cuzk_budget::{Budget, CancelToken};
+use cuzk_gpu::Backend;
+use cuzk_pinned::PinnedPool;
+use cuzk_synth::HintStore;
+
+pub use job::{Blinding, JobHandle, JobOptions, PartReport, ProofReply};
+
+use crate::Workload;
+use crate::config::Config;
+use crate::error::ProveError;
+use crate::keystore::KeyStore;
+use crate::metrics::Metrics;
+use crate::schedule::{JobId, Limits};
+use crate::shapes::Shapes;
+use crate::stage::{Job, Shared};
+use crate::timeline::Timeline;
+use dispatcher::{Dispatcher, Message};
+
+/// Times a part is tried again after a failure that is not the caller's.
+const RETRIES_MAX: usize = 1;
+/// Parts that the CPU backend works on at the same time: it uses all cores for one.
+const DEVICE_SLOTS: usize = 1;
+
+/// What an engine is made of.
+pub struct EngineParts {
+    /// Where proofs are made.
+    pub backend: Arc<dyn Backend>,
+    /// Counts columns, keys and working memory.
+    pub budget: Budget,
+    /// Where columns come from; its bytes count in `budget`.
+    pub pool: PinnedPool,
+    /// Capacity hints of earlier runs.
+    pub hints: HintStore,
+}
+
+/// A running engine. Dropping it cancels its jobs and waits for what runs.
+pub struct Engine {
+    shared: Arc<Shared>,
+    budget: Budget,
+    outbox: Sender<Message>,
+    next_job: AtomicU64,
+    jobs: Arc<AtomicUsize>,
+    jobs_max: usize,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Engine {
+    /// Starts an engine.
+    ///
+    /// # Errors
+    /// [`ProveError::Thread`] if its thread cannot be started.
+    pub fn start(config: &Config, parts: EngineParts) -> Result<Self, ProveError> {
+        let EngineParts { backend, budget, pool, hints } = parts;
+        let shared = Arc::new(Shared {
+            backend,
+            pool,
+            keys: KeyStore::new(config, budget.clone()),
+            shapes: Shapes::new(hints),
+            tuning: config.tuning,
+            metrics: Metrics::default(),
+        });
+        let limits = Limits {
+            synthesis_max: config.synthesis_max,
+            parts_in_flight_max: config.parts_in_flight_max,
+            device_slots: DEVICE_SLOTS,
+            retries_max: RETRIES_MAX,
+        };
+        let (outbox, inbox) = channel();
+        let dispatcher = Dispatcher::new(Arc::clone(&shared), limits, outbox.clone(), inbox);
+        let thread = std::thread::Builder::new()
+            .name("cuzk-dispatch".to_owned())
+            .spawn(move || dispatcher.run())
+            .map_err(|source| ProveError::Thread { stage: "dispatch", source })?;
+        Ok(Self {
+            shared,
+            budget,
+            outbox,
+            next_job: AtomicU64::new(1),
+            jobs: Arc::default(),
+            jobs_max: config.jobs_max,
+            thread: Some(thread),
+        })
+    }
+
+    /// Queues a job.
+    ///
+    /// # Errors
+    /// [`ProveError::QueueFull`] and [`ProveError::Stopped`]; what is wrong with the
+    /// job itself comes from [`JobHandle::wait`].
+    pub fn submit(
+        &self,
+        workload: Arc<dyn Workload>,
+        options: JobOptions,
+    ) -> Result<JobHandle, ProveError> {
+        let place = job::Place::take(&self.jobs, self.jobs_max)
+            .ok_or(ProveError::QueueFull { limit: self.jobs_max })?;
+        let id = JobId(self.next_job.fetch_add(1, Ordering::Relaxed));
+        let cancel = CancelToken::new();
+        let job = Arc::new(Job {
+            circuit: workload.circuit(),
+            workload,
+            priority: options.priority,
+            blinding: options.blinding,
+            timeline: Timeline::start(),
+            cancel: cancel.clone(),
+        });
+        let (reply, result) = channel();
+        let handle = JobHandle::new(id, job.timeline.clone(), cancel, self.outbox.clone(), result);
+        let message = Message::Submit { id, job, reply, place };
+        self.outbox.send(message).map_err(|_| ProveError::Stopped)?;
+        Ok(handle)
+    }
+
+    /// What was counted since the start.
+    pub fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> &Arc<KeyStore> {
+        &self.shared.keys
+    }
+
+    /// The shapes learned so far.
+    pub fn shapes(&self) -> &Shapes {
+        &self.shared.shapes
+    }
+
+    /// The budget that counts the engine's memory.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// Jobs that wait or run.
+    pub fn jobs(&self) -> usize {
+        self.jobs.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Fails only if the dispatcher has ended already.
+        let _ = self.outbox.send(Message::Stop);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the dispatcher was its jobs' error already.
+            let _ = thread.join();
+        }
+    }
+}

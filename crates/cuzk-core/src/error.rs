@@ -1,0 +1,155 @@
+//! Why a proof was not made.
+
+use std::path::PathBuf;
+
+use cuzk_budget::BudgetError;
+use cuzk_gpu::{BackendError, KeyError};
+use cuzk_pinned::AcquireError;
+use cuzk_synth::{FailedConstraint, SynthError};
+
+use crate::{CircuitId, WorkloadError};
+
+/// Why a job gave no proof. Nothing here holds witness data.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProveError {
+    /// The request itself is wrong.
+    #[error(transparent)]
+    Request(#[from] WorkloadError),
+    /// The witness does not satisfy the circuit.
+    #[error("part {part}: the witness does not satisfy the circuit: {failed} does not hold")]
+    Unsatisfied {
+        /// The part.
+        part: usize,
+        /// The first constraint that does not hold.
+        failed: FailedConstraint,
+    },
+    /// The circuit refused its witness.
+    #[error("part {part}: {source}")]
+    Synthesis {
+        /// The part.
+        part: usize,
+        /// What the circuit said.
+        source: SynthError,
+    },
+    /// There is no key for the circuit.
+    #[error(
+        "no key for {circuit}: {} is missing; fetch the published parameters into that directory, \
+         or make a test key with `cuzk params generate`",
+        path.display()
+    )]
+    MissingKey {
+        /// The circuit.
+        circuit: CircuitId,
+        /// Where the key should be.
+        path: PathBuf,
+    },
+    /// The key was generated from a known secret and nobody allowed that.
+    #[error("{} is an insecure test key (seed {seed}); allow it with --allow-test-params", path.display())]
+    TestKey {
+        /// The key.
+        path: PathBuf,
+        /// The seed that its sidecar tells.
+        seed: u64,
+    },
+    /// The key has a sidecar that cannot be read, so it is not a real one.
+    #[error("{}: {reason}", path.display())]
+    Sidecar {
+        /// The sidecar.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The key cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// There is not enough memory.
+    #[error("not enough memory for {what}: {source}")]
+    Memory {
+        /// What the memory was for.
+        what: &'static str,
+        /// What was asked and what there is.
+        source: BudgetError,
+    },
+    /// Memory was counted but could not be had.
+    #[error("part {part}: {source}")]
+    Allocation {
+        /// The part.
+        part: usize,
+        /// What the pool said.
+        source: AcquireError,
+    },
+    /// The backend failed.
+    #[error("part {part}: {source}")]
+    Backend {
+        /// The part.
+        part: usize,
+        /// What the backend said.
+        source: BackendError,
+    },
+    /// Two parts of one circuit have different densities.
+    #[error("part {part}: its densities are not those of circuit {circuit}")]
+    OtherShape {
+        /// The part.
+        part: usize,
+        /// The circuit.
+        circuit: CircuitId,
+    },
+    /// A proof did not verify although its witness satisfies the circuit.
+    #[error("part {part}: the proof does not verify, and the witness is satisfied: the fault is ours or the machine's")]
+    InvalidProof {
+        /// The part.
+        part: usize,
+    },
+    /// The parts verify and the whole does not: key and request do not belong
+    /// together.
+    #[error("the parts verify one by one, the proof as a whole does not: the public inputs of the request are others")]
+    InvalidWhole,
+    /// A stage panicked.
+    #[error("{stage} panicked: {message}")]
+    Panic {
+        /// The stage.
+        stage: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// A thread could not be started.
+    #[error("{stage} could not start: {source}")]
+    Thread {
+        /// The stage.
+        stage: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The caller cancelled the job.
+    #[error("cancelled")]
+    Cancelled,
+    /// As many jobs wait or run as may.
+    #[error("{limit} jobs wait or run, which is the limit")]
+    QueueFull {
+        /// The limit.
+        limit: usize,
+    },
+    /// The engine has stopped.
+    #[error("the engine has stopped")]
+    Stopped,
+}
+
+/// A failed stage: why, and whether trying again can help.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: ProveError,
+    pub(crate) retry: bool,
+}
+
+impl Failure {
+    /// Trying again would end the same way.
+    pub(crate) fn fatal(error: impl Into<ProveError>) -> Self {
+        Self { error: error.into(), retry: false }
+    }
+
+    /// The request is not to blame: trying again may help.
+    pub(crate) fn ours(error: ProveError) -> Self {
+        Self { error, retry: true }
+    }
+}

@@ -1,0 +1,93 @@
+//! The stages of a part, in the order it passes them, one file each. A stage takes
+//! what the one before left and never calls back.
+
+mod complete;
+mod prove;
+mod reserve;
+mod synthesise;
+mod verify;
+
+use std::sync::Arc;
+
+use bellperson::groth16::Proof;
+use blstrs::{Bls12, Scalar};
+use cuzk_budget::{CancelToken, Reservation};
+use cuzk_gpu::{Backend, CircuitShape, Columns, Key};
+use cuzk_pinned::PinnedPool;
+
+pub(crate) use complete::complete;
+pub(crate) use prove::prove;
+pub(crate) use reserve::reserve;
+pub(crate) use synthesise::synthesise;
+pub(crate) use verify::verify;
+
+use crate::config::Tuning;
+use crate::engine::Blinding;
+use crate::keystore::KeyStore;
+use crate::metrics::Metrics;
+use crate::schedule::Priority;
+use crate::shapes::Shapes;
+use crate::timeline::Timeline;
+use crate::{CircuitSpec, Workload};
+
+/// What all stages of all jobs share.
+pub(crate) struct Shared {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) pool: PinnedPool,
+    pub(crate) keys: Arc<KeyStore>,
+    pub(crate) shapes: Shapes,
+    pub(crate) tuning: Tuning,
+    pub(crate) metrics: Metrics,
+}
+
+/// A job as its stages see it.
+pub(crate) struct Job {
+    pub(crate) workload: Arc<dyn Workload>,
+    pub(crate) circuit: Arc<dyn CircuitSpec>,
+    pub(crate) priority: Priority,
+    pub(crate) blinding: Blinding,
+    pub(crate) timeline: Timeline,
+    pub(crate) cancel: CancelToken,
+}
+
+/// Columns and bytes of a part, its columns not yet filled.
+pub(crate) struct Reserved {
+    pub(crate) columns: Columns,
+    /// Working memory of the backend, counted until the proof is made.
+    pub(crate) work: Reservation,
+}
+
+/// A part whose columns are filled.
+pub(crate) struct Synthesised {
+    pub(crate) columns: Columns,
+    pub(crate) work: Reservation,
+    pub(crate) inputs: Vec<Scalar>,
+    pub(crate) shape: Arc<CircuitShape>,
+    pub(crate) placement: Placement,
+}
+
+/// How columns came to be where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// `direct` if they were written in place, `staged` if they were copied there.
+    pub name: &'static str,
+    /// Whether that place is page-locked.
+    pub is_pinned: bool,
+}
+
+/// A part with its proof.
+pub(crate) struct Proved {
+    pub(crate) proof: Proof<Bls12>,
+    pub(crate) inputs: Vec<Scalar>,
+    pub(crate) placement: Placement,
+}
+
+/// A part whose proof verifies.
+#[derive(Clone)]
+pub(crate) struct Verified {
+    pub(crate) proof: Proof<Bls12>,
+    pub(crate) placement: Placement,
+}
+
+/// A key with the circuit it was loaded for.
+pub(crate) type LoadedKey = Arc<Key>;

@@ -1,0 +1,29 @@
+//! Prove: the columns go to the backend, come back, and the proof follows.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use cuzk_gpu::{Key, ProveRequest};
+
+use super::{Job, Proved, Shared, Synthesised};
+use crate::error::{Failure, ProveError};
+
+/// Proves a part. Its columns are released as soon as the backend has read them.
+pub(crate) fn prove(
+    shared: &Shared,
+    job: &Job,
+    key: Arc<Key>,
+    part: usize,
+    synthesised: Synthesised,
+) -> Result<Proved, Failure> {
+    let Synthesised { columns, work, inputs, shape, placement } = synthesised;
+    let (r, s) = job.blinding.scalars(part);
+    let request = ProveRequest { columns, inputs: inputs.clone(), shape, key, r, s };
+    let mut pending = shared.backend.submit(request);
+    drop(pending.columns_read());
+    let proved =
+        pending.done().map_err(|source| Failure::ours(ProveError::Backend { part, source }))?;
+    drop(work);
+    job.timeline.add_phases(part, &proved.phases.0, Instant::now());
+    Ok(Proved { proof: proved.proof, inputs, placement })
+}

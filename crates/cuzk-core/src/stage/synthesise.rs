@@ -1,0 +1,102 @@
+//! Synthesise: the witness is written into the part's columns.
+
+use blstrs::Scalar;
+use cuzk_gpu::{CColumn, Columns, Key};
+use cuzk_synth::{AssignColumns, Assigned, GrownColumns, SynthError, assign, assign_growing};
+use ff::Field;
+
+use super::reserve::reserve_for;
+use super::{Job, Placement, Reserved, Shared, Synthesised};
+use crate::Part;
+use crate::config::Sizing;
+use crate::error::{Failure, ProveError};
+
+/// Fills the columns. A circuit that outgrows its hint is synthesised once more,
+/// into columns of its true size.
+pub(crate) fn synthesise(
+    shared: &Shared,
+    job: &Job,
+    key: &Key,
+    part: usize,
+    mut reserved: Reserved,
+) -> Result<Synthesised, Failure> {
+    let circuit = job.workload.part(part).map_err(Failure::fatal)?;
+    let refused = |source| Failure::fatal(ProveError::Synthesis { part, source });
+    let assigned = match fill(shared, circuit.as_ref(), &mut reserved.columns) {
+        Err(SynthError::HintTooSmall { want, .. }) => {
+            shared.metrics.hint_misses.add(1);
+            tracing::warn!(circuit = %job.circuit.id(), ?want, "a capacity hint was too small");
+            drop(reserved);
+            reserved = reserve_for(shared, job, key, part, &want)?;
+            fill(shared, circuit.as_ref(), &mut reserved.columns)
+        }
+        first => first,
+    }
+    .map_err(refused)?;
+    let id = job.circuit.id();
+    let shape = shared
+        .shapes
+        .learn(&id, &assigned)
+        .ok_or_else(|| Failure::fatal(ProveError::OtherShape { part, circuit: id }))?;
+    key.check_shape(&shape).map_err(Failure::fatal)?;
+    let name = match shared.tuning.sizing {
+        Sizing::Exact => "direct",
+        Sizing::Growing => "staged",
+    };
+    let placement = Placement { name, is_pinned: shared.pool.is_page_locked() };
+    let Reserved { columns, work } = reserved;
+    Ok(Synthesised { columns, work, inputs: assigned.inputs, shape, placement })
+}
+
+fn fill(
+    shared: &Shared,
+    circuit: &dyn Part,
+    columns: &mut Columns,
+) -> Result<Assigned, SynthError> {
+    // The layout depends on no size, only on the backend and its switches.
+    let with_c = columns.c.is_some() && shared.layout_c() == CColumn::Synthesised;
+    match shared.tuning.sizing {
+        Sizing::Exact => {
+            let c = columns.c.as_mut().filter(|_| with_c).map(|column| column.scalars_mut());
+            let into = AssignColumns {
+                a: columns.a.scalars_mut(),
+                b: columns.b.scalars_mut(),
+                c,
+                aux: columns.aux.scalars_mut(),
+            };
+            assign(into, |pass| circuit.synthesize(0, pass))
+        }
+        Sizing::Growing => {
+            let (grown, assigned) = assign_growing(with_c, |pass| circuit.synthesize(0, pass))?;
+            stage(grown, columns, &assigned, with_c)?;
+            Ok(assigned)
+        }
+    }
+}
+
+/// Copies grown columns to their place.
+fn stage(
+    grown: GrownColumns,
+    columns: &mut Columns,
+    assigned: &Assigned,
+    with_c: bool,
+) -> Result<(), SynthError> {
+    let GrownColumns { a, b, c, aux } = grown;
+    let mut copies = vec![
+        (cuzk_synth::ColumnName::A, a, columns.a.scalars_mut()),
+        (cuzk_synth::ColumnName::B, b, columns.b.scalars_mut()),
+        (cuzk_synth::ColumnName::Aux, aux, columns.aux.scalars_mut()),
+    ];
+    if let Some(column) = columns.c.as_mut().filter(|_| with_c) {
+        copies.push((cuzk_synth::ColumnName::C, c, column.scalars_mut()));
+    }
+    for (column, from, to) in copies {
+        if from.len() > to.len() {
+            let (have, want) = (to.len(), assigned.sizes);
+            return Err(SynthError::HintTooSmall { column, have, want });
+        }
+        to[..from.len()].copy_from_slice(&from);
+        to[from.len()..].fill(Scalar::ZERO);
+    }
+    Ok(())
+}
