@@ -4,12 +4,15 @@
 
 mod backend;
 mod column;
+pub mod cpu;
 mod error;
 pub mod key;
 mod shape;
+mod verify;
 
 pub use backend::{Backend, Completion, Pending, PhaseTimes, ProveRequest, Proved, pending};
 pub use column::{CColumn, Column, ColumnLayout, Columns};
 pub use error::{BackendError, KeyError, PointFault};
 pub use key::{Key, Section};
 pub use shape::{Bitmap, CircuitShape, CircuitSizes};
+pub use verify::verify;
