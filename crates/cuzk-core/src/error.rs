@@ -96,14 +96,18 @@ pub enum ProveError {
         circuit: CircuitId,
     },
     /// A proof did not verify although its witness satisfies the circuit.
-    #[error("part {part}: the proof does not verify, and the witness is satisfied: the fault is ours or the machine's")]
+    #[error(
+        "part {part}: the proof does not verify, and the witness is satisfied: the fault is ours or the machine's"
+    )]
     InvalidProof {
         /// The part.
         part: usize,
     },
     /// The parts verify and the whole does not: key and request do not belong
     /// together.
-    #[error("the parts verify one by one, the proof as a whole does not: the public inputs of the request are others")]
+    #[error(
+        "the parts verify one by one, the proof as a whole does not: the public inputs of the request are others"
+    )]
     InvalidWhole,
     /// A stage panicked.
     #[error("{stage} panicked: {message}")]
@@ -114,12 +118,10 @@ pub enum ProveError {
         message: String,
     },
     /// A thread could not be started.
-    #[error("{stage} could not start: {source}")]
+    #[error("the thread for {stage} could not be started")]
     Thread {
         /// The stage.
         stage: &'static str,
-        /// What the system said.
-        source: std::io::Error,
     },
     /// The caller cancelled the job.
     #[error("cancelled")]
@@ -145,7 +147,10 @@ pub(crate) struct Failure {
 impl Failure {
     /// Trying again would end the same way.
     pub(crate) fn fatal(error: impl Into<ProveError>) -> Self {
-        Self { error: error.into(), retry: false }
+        Self {
+            error: error.into(),
+            retry: false,
+        }
     }
 
     /// The request is not to blame: trying again may help.

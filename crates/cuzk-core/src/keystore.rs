@@ -80,7 +80,12 @@ impl KeyStore {
                     slot.resident = Some(reservation);
                 }
                 Err(_) if self.tier == KeyTier::Auto => {}
-                Err(source) => return Err(ProveError::Memory { what: "the key", source }),
+                Err(source) => {
+                    return Err(ProveError::Memory {
+                        what: "the key",
+                        source,
+                    });
+                }
             }
         }
         Ok(key)
@@ -88,9 +93,14 @@ impl KeyStore {
 
     /// Drops a key that no job uses; whether there was one.
     pub fn evict(&self, circuit: &CircuitId) -> bool {
-        let Some(slot) = self.slots().get(circuit).map(Arc::clone) else { return false };
+        let Some(slot) = self.slots().get(circuit).map(Arc::clone) else {
+            return false;
+        };
         let mut slot = slot.lock().expect("loading does not panic");
-        let idle = slot.key.as_ref().is_some_and(|key| Arc::strong_count(key) == 1);
+        let idle = slot
+            .key
+            .as_ref()
+            .is_some_and(|key| Arc::strong_count(key) == 1);
         if idle {
             *slot = Slot::default();
         }
@@ -98,22 +108,32 @@ impl KeyStore {
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<CircuitId, Arc<Mutex<Slot>>>> {
-        self.keys.lock().expect("no code panics while it holds the key table")
+        self.keys
+            .lock()
+            .expect("no code panics while it holds the key table")
     }
 
     fn open(&self, circuit: &dyn CircuitSpec) -> Result<Key, ProveError> {
         let path = self.path(circuit);
         if !path.exists() {
-            return Err(ProveError::MissingKey { circuit: circuit.id(), path });
+            return Err(ProveError::MissingKey {
+                circuit: circuit.id(),
+                path,
+            });
         }
         let test = self.sidecar(&path)?;
         if let Some(sidecar) = &test
             && !self.allow_test
         {
-            return Err(ProveError::TestKey { path, seed: sidecar.seed });
+            return Err(ProveError::TestKey {
+                path,
+                seed: sidecar.seed,
+            });
         }
         // A generated key cannot have the published digest; its sidecar says so.
-        let digest = circuit.params_digest().filter(|_| self.digest && test.is_none());
+        let digest = circuit
+            .params_digest()
+            .filter(|_| self.digest && test.is_none());
         let points = match self.check {
             PointCheck::Counts => cuzk_gpu::PointCheck::None,
             PointCheck::Curve => cuzk_gpu::PointCheck::OnCurve,
@@ -127,11 +147,19 @@ impl KeyStore {
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(ProveError::Sidecar { path, reason: error.to_string() }),
+            Err(error) => {
+                return Err(ProveError::Sidecar {
+                    path,
+                    reason: error.to_string(),
+                });
+            }
         };
         serde_json::from_str(&text)
             .map(Some)
-            .map_err(|error| ProveError::Sidecar { path, reason: error.to_string() })
+            .map_err(|error| ProveError::Sidecar {
+                path,
+                reason: error.to_string(),
+            })
     }
 }
 
@@ -147,7 +175,9 @@ impl Reclaim for KeyStore {
                 break;
             }
             // A slot that somebody took since is in use again.
-            let Ok(mut slot) = slot.try_lock() else { continue };
+            let Ok(mut slot) = slot.try_lock() else {
+                continue;
+            };
             if let (Some(key), Some(reservation)) = (&slot.key, &slot.resident)
                 && Arc::strong_count(key) == 1
             {
@@ -170,7 +200,9 @@ impl KeyStore {
                 let bytes = {
                     let held = slot.try_lock().ok()?;
                     let key = held.key.as_ref()?;
-                    (Arc::strong_count(key) == 1).then(|| held.resident.as_ref())??.bytes()
+                    (Arc::strong_count(key) == 1)
+                        .then(|| held.resident.as_ref())??
+                        .bytes()
                 };
                 Some((bytes, slot))
             })

@@ -15,9 +15,7 @@ mod timeline;
 mod workload;
 
 pub use config::Config;
-pub use engine::{
-    Blinding, Engine, EngineParts, JobHandle, JobOptions, PartReport, ProofReply,
-};
+pub use engine::{Blinding, Engine, EngineParts, JobHandle, JobOptions, PartReport, ProofReply};
 pub use error::ProveError;
 pub use keystore::KeyStore;
 pub use metrics::{Counter, Metrics};

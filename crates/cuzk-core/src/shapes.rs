@@ -23,12 +23,20 @@ struct Known {
 impl Shapes {
     /// Starts with the hints of earlier runs.
     pub fn new(hints: HintStore) -> Self {
-        Self { known: Mutex::new(Known { hints, shapes: HashMap::new() }) }
+        Self {
+            known: Mutex::new(Known {
+                hints,
+                shapes: HashMap::new(),
+            }),
+        }
     }
 
     /// The exact sizes of a circuit, if an earlier part taught them.
     pub fn sizes(&self, circuit: &CircuitId) -> Option<Sizes> {
-        self.known().hints.find(circuit.as_str()).map(|hint| hint.sizes)
+        self.known()
+            .hints
+            .find(circuit.as_str())
+            .map(|hint| hint.sizes)
     }
 
     /// The shape of a part, which is that of its circuit. `None` if they differ.
@@ -44,8 +52,13 @@ impl Shapes {
             return same.then(|| Arc::clone(shape));
         }
         let shape = Arc::new(to_shape(&assigned.sizes, &assigned.densities));
-        known.shapes.insert(circuit.clone(), (digest.clone(), Arc::clone(&shape)));
-        let hint = Hint { sizes: assigned.sizes, densities: digest };
+        known
+            .shapes
+            .insert(circuit.clone(), (digest.clone(), Arc::clone(&shape)));
+        let hint = Hint {
+            sizes: assigned.sizes,
+            densities: digest,
+        };
         if let Err(error) = known.hints.learn(circuit.as_str(), hint) {
             // Hints save memory traffic, they are not needed: the proof goes on.
             tracing::warn!(%circuit, %error, "the capacity hint was not saved");
@@ -54,13 +67,23 @@ impl Shapes {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().expect("no code panics while it holds the shapes")
+        self.known
+            .lock()
+            .expect("no code panics while it holds the shapes")
     }
 }
 
 pub(crate) fn to_circuit_sizes(sizes: &Sizes) -> CircuitSizes {
-    let Sizes { inputs, aux, constraints } = *sizes;
-    CircuitSizes { inputs, aux, constraints }
+    let Sizes {
+        inputs,
+        aux,
+        constraints,
+    } = *sizes;
+    CircuitSizes {
+        inputs,
+        aux,
+        constraints,
+    }
 }
 
 fn to_shape(sizes: &Sizes, densities: &Densities) -> CircuitShape {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
 
-use crate::column::{ColumnLayout, Columns};
+use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::error::BackendError;
 use crate::key::Key;
 use crate::shape::{CircuitShape, CircuitSizes};
@@ -47,6 +47,9 @@ pub struct Proved {
 pub trait Backend: Send + Sync {
     /// Short name, as replies and metrics show it (`cpu`).
     fn name(&self) -> &'static str;
+
+    /// What this backend's third column is for, whatever the circuit.
+    fn c_column(&self) -> CColumn;
 
     /// The columns this backend wants for a circuit.
     fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout;

@@ -123,6 +123,11 @@ pub enum CColumn {
 }
 
 impl ColumnLayout {
+    /// Whether there is a third column.
+    pub fn has_c(&self) -> bool {
+        self.c != CColumn::Absent
+    }
+
     /// Lengths of the columns in the order a, b, c (if any), aux.
     pub fn lens(&self) -> Vec<usize> {
         match self.c {

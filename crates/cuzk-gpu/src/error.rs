@@ -24,6 +24,20 @@ pub enum BackendError {
     /// The key could not be read when its points were needed.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// The backend's threads could not be started.
+    #[error("could not start {what}: {reason}")]
+    Start {
+        /// What was refused.
+        what: &'static str,
+        /// What the system said.
+        reason: String,
+    },
+    /// As many proofs wait already as may.
+    #[error("the backend's queue is full: {limit} proofs wait")]
+    QueueFull {
+        /// Most proofs that may wait.
+        limit: usize,
+    },
     /// The arithmetic panicked; the process goes on.
     #[error("the prover panicked: {0}")]
     Panic(String),

@@ -4,13 +4,16 @@
 
 mod backend;
 mod column;
+pub mod cpu;
 mod error;
 pub mod fixed_base;
 pub mod key;
 mod shape;
+mod verify;
 
 pub use backend::{Backend, Completion, Pending, PhaseTimes, ProveRequest, Proved, pending};
 pub use column::{CColumn, Column, ColumnLayout, Columns};
 pub use error::{BackendError, KeyError, PointFault};
 pub use key::{Key, KeyChecks, KeyTier, KeyWriter, PointCheck, Section};
 pub use shape::{Bitmap, CircuitShape, CircuitSizes};
+pub use verify::verify;

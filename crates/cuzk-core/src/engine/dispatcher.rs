@@ -6,6 +6,7 @@
 //! its part alone.
 
 use std::collections::HashMap;
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -14,9 +15,7 @@ use std::time::Instant;
 use super::job::{PartReport, Place, ProofReply};
 use crate::error::{Failure, ProveError};
 use crate::schedule::{Action, Event, JobId, Limits, PartId, Scheduler};
-use crate::stage::{
-    self, Job, LoadedKey, Proved, Reserved, Shared, Synthesised, Verified,
-};
+use crate::stage::{self, Job, LoadedKey, Proved, Reserved, Shared, Synthesised, Verified};
 
 /// What the dispatcher hears.
 pub(super) enum Message {
@@ -83,13 +82,22 @@ impl Dispatcher {
         inbox: Receiver<Message>,
     ) -> Self {
         let scheduler = Scheduler::new(limits);
-        Self { shared, scheduler, jobs: HashMap::new(), outbox, inbox, stopping: false }
+        Self {
+            shared,
+            scheduler,
+            jobs: HashMap::new(),
+            outbox,
+            inbox,
+            stopping: false,
+        }
     }
 
     pub(super) fn run(mut self) {
         while !(self.stopping && self.jobs.is_empty()) {
             // The dispatcher holds a sender itself, so the channel stays open.
-            let Ok(message) = self.inbox.recv() else { return };
+            let Ok(message) = self.inbox.recv() else {
+                return;
+            };
             for event in self.hear(message) {
                 for action in self.scheduler.step(event) {
                     self.start(action);
@@ -104,7 +112,12 @@ impl Dispatcher {
     /// Keeps what a message brings and says what happened.
     fn hear(&mut self, message: Message) -> Vec<Event> {
         match message {
-            Message::Submit { id, job, reply, place } => self.admit(id, job, reply, place),
+            Message::Submit {
+                id,
+                job,
+                reply,
+                place,
+            } => self.admit(id, job, reply, place),
             Message::Key(id, result) => self.of_job(id, result, |entry, key| {
                 entry.key = Some(key);
                 Event::KeyReady(id)
@@ -149,7 +162,11 @@ impl Dispatcher {
             _place: place,
         };
         self.jobs.insert(id, entry);
-        vec![Event::Submit { job: id, priority, parts }]
+        vec![Event::Submit {
+            job: id,
+            priority,
+            parts,
+        }]
     }
 
     fn of_job<T>(
@@ -158,7 +175,9 @@ impl Dispatcher {
         result: Result<T, Failure>,
         keep: impl FnOnce(&mut Entry, T) -> Event,
     ) -> Vec<Event> {
-        let Some(entry) = self.jobs.get_mut(&id) else { return Vec::new() };
+        let Some(entry) = self.jobs.get_mut(&id) else {
+            return Vec::new();
+        };
         vec![match result {
             Ok(value) => keep(entry, value),
             Err(failure) => {
@@ -169,7 +188,9 @@ impl Dispatcher {
     }
 
     fn of_part(&mut self, part: PartId, result: Result<PartData, Failure>) -> Vec<Event> {
-        let Some(entry) = self.jobs.get_mut(&part.job) else { return Vec::new() };
+        let Some(entry) = self.jobs.get_mut(&part.job) else {
+            return Vec::new();
+        };
         vec![match result {
             Ok(data) => {
                 let event = match &data {
@@ -190,7 +211,9 @@ impl Dispatcher {
     }
 
     fn cancel(&mut self, id: JobId) -> Vec<Event> {
-        let Some(entry) = self.jobs.get_mut(&id) else { return Vec::new() };
+        let Some(entry) = self.jobs.get_mut(&id) else {
+            return Vec::new();
+        };
         entry.job.cancel.cancel();
         entry.error.get_or_insert(ProveError::Cancelled);
         vec![Event::Cancel(id)]
@@ -202,18 +225,25 @@ impl Dispatcher {
             Action::Reserve(part) => self.reserve(part),
             Action::Synthesise(part) => {
                 self.start_part("synthesis", part, |shared, job, key, index, data| {
-                    let PartData::Reserved(reserved) = data else { unreachable!("was reserved") };
-                    stage::synthesise(shared, job, &key, index, reserved)
-                        .map(PartData::Synthesised)
+                    let PartData::Reserved(reserved) = data else {
+                        unreachable!("was reserved")
+                    };
+                    stage::synthesise(shared, job, &key, index, reserved).map(PartData::Synthesised)
                 });
             }
-            Action::Prove(part) => self.start_part("prove", part, |shared, job, key, index, data| {
-                let PartData::Synthesised(synthesised) = data else { unreachable!("was filled") };
-                stage::prove(shared, job, key, index, synthesised).map(PartData::Proved)
-            }),
+            Action::Prove(part) => {
+                self.start_part("prove", part, |shared, job, key, index, data| {
+                    let PartData::Synthesised(synthesised) = data else {
+                        unreachable!("was filled")
+                    };
+                    stage::prove(shared, job, key, index, synthesised).map(PartData::Proved)
+                })
+            }
             Action::Verify(part) => {
                 self.start_part("verify", part, |shared, job, key, index, data| {
-                    let PartData::Proved(proved) = data else { unreachable!("was proved") };
+                    let PartData::Proved(proved) = data else {
+                        unreachable!("was proved")
+                    };
                     stage::verify(shared, job, &key, index, proved).map(PartData::Verified)
                 });
             }
@@ -225,21 +255,32 @@ impl Dispatcher {
     fn load_key(&mut self, id: JobId) {
         let entry = &self.jobs[&id];
         let (shared, job) = (Arc::clone(&self.shared), Arc::clone(&entry.job));
-        self.spawn("key", move |result| Message::Key(id, result), move || {
-            job.timeline.time("key", None, || shared.keys.load(job.circuit.as_ref()))
-                .map_err(Failure::fatal)
-        });
+        self.spawn(
+            "key",
+            move |result| Message::Key(id, result),
+            move || {
+                job.timeline
+                    .time("key", None, || shared.keys.load(job.circuit.as_ref()))
+                    .map_err(Failure::fatal)
+            },
+        );
     }
 
     fn reserve(&mut self, part: PartId) {
-        let entry = self.jobs.get_mut(&part.job).expect("the scheduler knows only jobs of ours");
+        let entry = self
+            .jobs
+            .get_mut(&part.job)
+            .expect("the scheduler knows only jobs of ours");
         // A part that comes here again was tried before; nothing of that is left.
         if !matches!(entry.parts[part.index], PartData::Empty) || entry.error.is_some() {
             entry.retries[part.index] += 1;
             entry.error = None;
             self.shared.metrics.parts_retried.add(1);
         } else {
-            entry.job.timeline.add("queue", Some(part.index), entry.queued, Instant::now());
+            entry
+                .job
+                .timeline
+                .add("queue", Some(part.index), entry.queued, Instant::now());
         }
         self.start_part("reserve", part, |shared, job, key, index, _| {
             stage::reserve(shared, job, &key, index).map(PartData::Reserved)
@@ -254,23 +295,35 @@ impl Dispatcher {
         + Send
         + 'static,
     ) {
-        let entry = self.jobs.get_mut(&part.job).expect("the scheduler knows only jobs of ours");
+        let entry = self
+            .jobs
+            .get_mut(&part.job)
+            .expect("the scheduler knows only jobs of ours");
         let data = std::mem::replace(&mut entry.parts[part.index], PartData::Empty);
-        let key = Arc::clone(entry.key.as_ref().expect("parts start when the key is there"));
+        let key = Arc::clone(
+            entry
+                .key
+                .as_ref()
+                .expect("parts start when the key is there"),
+        );
         let (shared, job) = (Arc::clone(&self.shared), Arc::clone(&entry.job));
-        self.spawn(stage, move |result| Message::Part(part, result), move || {
-            if job.cancel.is_cancelled() {
-                return Err(Failure::fatal(ProveError::Cancelled));
-            }
-            let index = part.index;
-            let from = Instant::now();
-            let result = run(&shared, &job, key, index, data);
-            // The backend's phases stand for the proof's span.
-            if stage != "prove" || result.is_err() {
-                job.timeline.add(stage, Some(index), from, Instant::now());
-            }
-            result
-        });
+        self.spawn(
+            stage,
+            move |result| Message::Part(part, result),
+            move || {
+                if job.cancel.is_cancelled() {
+                    return Err(Failure::fatal(ProveError::Cancelled));
+                }
+                let index = part.index;
+                let from = Instant::now();
+                let result = run(&shared, &job, key, index, data);
+                // The backend's phases stand for the proof's span.
+                if stage != "prove" || result.is_err() {
+                    job.timeline.add(stage, Some(index), from, Instant::now());
+                }
+                result
+            },
+        );
     }
 
     fn complete(&mut self, id: JobId) {
@@ -285,22 +338,38 @@ impl Dispatcher {
             .collect();
         let key = Arc::clone(entry.key.as_ref().expect("its parts were proved with it"));
         let job = Arc::clone(&entry.job);
-        self.spawn("complete", move |result| Message::Encoded(id, result), move || {
-            stage::complete(&job, &key, &proofs)
-        });
+        self.spawn(
+            "complete",
+            move |result| Message::Encoded(id, result),
+            move || stage::complete(&job, &key, &proofs),
+        );
     }
 
     /// Answers a job whose proof is there.
     fn finish(&mut self, id: JobId) {
-        let Some(entry) = self.jobs.remove(&id) else { return };
-        let parts = entry.parts.iter().zip(&entry.retries).filter_map(|(part, &retries)| {
-            let PartData::Verified(verified) = part else { return None };
-            Some(PartReport { placement: verified.placement, retries })
-        });
+        let Some(entry) = self.jobs.remove(&id) else {
+            return;
+        };
+        let parts = entry
+            .parts
+            .iter()
+            .zip(&entry.retries)
+            .filter_map(|(part, &retries)| {
+                let PartData::Verified(verified) = part else {
+                    return None;
+                };
+                Some(PartReport {
+                    placement: verified.placement,
+                    retries,
+                })
+            });
         let reply = ProofReply {
             proof: entry.proof.expect("completed means encoded"),
             backend: self.shared.backend.name(),
-            tier: entry.key.as_ref().map_or_else(String::new, |key| key.tier().to_string()),
+            tier: entry
+                .key
+                .as_ref()
+                .map_or_else(String::new, |key| key.tier().to_string()),
             parts: parts.collect(),
             timeline: entry.job.timeline.clone(),
         };
@@ -311,13 +380,22 @@ impl Dispatcher {
 
     /// Answers a job that ends without a proof.
     fn abort(&mut self, id: JobId) {
-        let Some(entry) = self.jobs.remove(&id) else { return };
+        let Some(entry) = self.jobs.remove(&id) else {
+            return;
+        };
         let cancelled = entry.job.cancel.is_cancelled();
-        let error = if cancelled { ProveError::Cancelled } else {
+        let error = if cancelled {
+            ProveError::Cancelled
+        } else {
             entry.error.unwrap_or(ProveError::Cancelled)
         };
         let metrics = &self.shared.metrics;
-        if cancelled { &metrics.jobs_cancelled } else { &metrics.jobs_failed }.add(1);
+        if cancelled {
+            &metrics.jobs_cancelled
+        } else {
+            &metrics.jobs_failed
+        }
+        .add(1);
         // What the job held goes back before its caller hears of the end.
         drop(entry.parts);
         drop(entry.key);
@@ -332,22 +410,52 @@ impl Dispatcher {
         run: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) {
         let outbox = self.outbox.clone();
-        let work = move || {
-            let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-                let message = panic_message(panic.as_ref());
-                Err(Failure::ours(ProveError::Panic { stage, message }))
-            });
-            (message, result)
+        let end = StageEnd {
+            stage,
+            outbox,
+            message: Some(message),
+            _result: PhantomData,
         };
-        let spawned = std::thread::Builder::new().name(format!("cuzk-{stage}")).spawn(move || {
-            let (message, result) = work();
-            // The dispatcher ends only when no stage runs.
-            let _ = outbox.send(message(result));
-        });
-        if let Err(source) = spawned {
-            tracing::error!(stage, %source, "a thread could not be started");
-            std::process::abort();
+        let spawned = std::thread::Builder::new()
+            .name(format!("cuzk-{stage}"))
+            .spawn(move || {
+                let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+                    let message = panic_message(panic.as_ref());
+                    Err(Failure::ours(ProveError::Panic { stage, message }))
+                });
+                end.tell(result);
+            });
+        if let Err(error) = spawned {
+            tracing::error!(stage, %error, "a thread could not be started");
         }
+    }
+}
+
+/// Tells the dispatcher how a stage ended, also if its thread never ran.
+struct StageEnd<T, M: FnOnce(Result<T, Failure>) -> Message> {
+    stage: &'static str,
+    outbox: Sender<Message>,
+    message: Option<M>,
+    _result: PhantomData<fn(T)>,
+}
+
+impl<T, M: FnOnce(Result<T, Failure>) -> Message> StageEnd<T, M> {
+    fn tell(mut self, result: Result<T, Failure>) {
+        self.send(result);
+    }
+
+    fn send(&mut self, result: Result<T, Failure>) {
+        if let Some(message) = self.message.take() {
+            // The dispatcher ends only when no stage runs.
+            let _ = self.outbox.send(message(result));
+        }
+    }
+}
+
+impl<T, M: FnOnce(Result<T, Failure>) -> Message> Drop for StageEnd<T, M> {
+    fn drop(&mut self) {
+        let stage = self.stage;
+        self.send(Err(Failure::ours(ProveError::Thread { stage })));
     }
 }
 

@@ -92,7 +92,13 @@ impl JobHandle {
         outbox: Sender<Message>,
         result: Receiver<Result<ProofReply, ProveError>>,
     ) -> Self {
-        Self { id, timeline, cancel, outbox, result }
+        Self {
+            id,
+            timeline,
+            cancel,
+            outbox,
+            result,
+        }
     }
 
     /// The job's number.
@@ -137,7 +143,8 @@ impl Place {
     /// Takes a place, if fewer than `max` are taken.
     pub(super) fn take(jobs: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
         let add = |taken: usize| (taken < max).then_some(taken + 1);
-        jobs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        jobs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+            .ok()?;
         Some(Self(Arc::clone(jobs)))
     }
 }

@@ -60,7 +60,12 @@ impl Engine {
     /// # Errors
     /// [`ProveError::Thread`] if its thread cannot be started.
     pub fn start(config: &Config, parts: EngineParts) -> Result<Self, ProveError> {
-        let EngineParts { backend, budget, pool, hints } = parts;
+        let EngineParts {
+            backend,
+            budget,
+            pool,
+            hints,
+        } = parts;
         let shared = Arc::new(Shared {
             backend,
             pool,
@@ -80,7 +85,7 @@ impl Engine {
         let thread = std::thread::Builder::new()
             .name("cuzk-dispatch".to_owned())
             .spawn(move || dispatcher.run())
-            .map_err(|source| ProveError::Thread { stage: "dispatch", source })?;
+            .map_err(|_| ProveError::Thread { stage: "dispatch" })?;
         Ok(Self {
             shared,
             budget,
@@ -102,8 +107,9 @@ impl Engine {
         workload: Arc<dyn Workload>,
         options: JobOptions,
     ) -> Result<JobHandle, ProveError> {
-        let place = job::Place::take(&self.jobs, self.jobs_max)
-            .ok_or(ProveError::QueueFull { limit: self.jobs_max })?;
+        let place = job::Place::take(&self.jobs, self.jobs_max).ok_or(ProveError::QueueFull {
+            limit: self.jobs_max,
+        })?;
         let id = JobId(self.next_job.fetch_add(1, Ordering::Relaxed));
         let cancel = CancelToken::new();
         let job = Arc::new(Job {
@@ -115,8 +121,19 @@ impl Engine {
             cancel: cancel.clone(),
         });
         let (reply, result) = channel();
-        let handle = JobHandle::new(id, job.timeline.clone(), cancel, self.outbox.clone(), result);
-        let message = Message::Submit { id, job, reply, place };
+        let handle = JobHandle::new(
+            id,
+            job.timeline.clone(),
+            cancel,
+            self.outbox.clone(),
+            result,
+        );
+        let message = Message::Submit {
+            id,
+            job,
+            reply,
+            place,
+        };
         self.outbox.send(message).map_err(|_| ProveError::Stopped)?;
         Ok(handle)
     }

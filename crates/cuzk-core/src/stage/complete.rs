@@ -9,14 +9,12 @@ use super::Job;
 use crate::error::{Failure, ProveError};
 
 /// The bytes of a job's proof.
-pub(crate) fn complete(
-    job: &Job,
-    key: &Key,
-    proofs: &[Proof<Bls12>],
-) -> Result<Vec<u8>, Failure> {
+pub(crate) fn complete(job: &Job, key: &Key, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, Failure> {
     let accepted = job
         .timeline
-        .time("verify_all", None, || job.workload.verify(key.prepared_vk(), proofs))
+        .time("verify_all", None, || {
+            job.workload.verify(key.prepared_vk(), proofs)
+        })
         .map_err(Failure::fatal)?;
     if !accepted {
         return Err(Failure::fatal(ProveError::InvalidWhole));

@@ -16,14 +16,33 @@ pub(crate) fn prove(
     part: usize,
     synthesised: Synthesised,
 ) -> Result<Proved, Failure> {
-    let Synthesised { columns, work, inputs, shape, placement } = synthesised;
+    let Synthesised {
+        columns,
+        work,
+        inputs,
+        shape,
+        placement,
+    } = synthesised;
     let (r, s) = job.blinding.scalars(part);
-    let request = ProveRequest { columns, inputs: inputs.clone(), shape, key, r, s };
+    let request = ProveRequest {
+        columns,
+        inputs: inputs.clone(),
+        shape,
+        key,
+        r,
+        s,
+    };
     let mut pending = shared.backend.submit(request);
     drop(pending.columns_read());
-    let proved =
-        pending.done().map_err(|source| Failure::ours(ProveError::Backend { part, source }))?;
+    let proved = pending
+        .done()
+        .map_err(|source| Failure::ours(ProveError::Backend { part, source }))?;
     drop(work);
-    job.timeline.add_phases(part, &proved.phases.0, Instant::now());
-    Ok(Proved { proof: proved.proof, inputs, placement })
+    job.timeline
+        .add_phases(part, &proved.phases.0, Instant::now());
+    Ok(Proved {
+        proof: proved.proof,
+        inputs,
+        placement,
+    })
 }

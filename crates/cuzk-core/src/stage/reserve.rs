@@ -20,7 +20,10 @@ pub(crate) fn reserve(
     key: &Key,
     part: usize,
 ) -> Result<Reserved, Failure> {
-    let sizes = shared.shapes.sizes(&job.circuit.id()).unwrap_or_else(|| sizes_from_key(key));
+    let sizes = shared
+        .shapes
+        .sizes(&job.circuit.id())
+        .unwrap_or_else(|| sizes_from_key(key));
     reserve_for(shared, job, key, part, &sizes)
 }
 
@@ -61,19 +64,37 @@ pub(super) fn reserve_for(
                 tracing::debug!(%source, part, "the wait for memory was given up");
                 ProveError::Cancelled
             }
-            AcquireError::Budget(source) => ProveError::Memory { what: "a part", source },
+            AcquireError::Budget(source) => ProveError::Memory {
+                what: "a part",
+                source,
+            },
             source => ProveError::Allocation { part, source },
         })
     })?;
-    Ok(Reserved { columns: columns(acquired.buffers, &layout), work: acquired.reservation })
+    Ok(Reserved {
+        columns: columns(acquired.buffers, &layout),
+        work: acquired.reservation,
+    })
 }
 
 fn columns(buffers: Vec<cuzk_pinned::PinnedBacking>, layout: &ColumnLayout) -> Columns {
-    let mut columns = buffers.into_iter().zip(layout.lens()).map(|(b, len)| Column::new(b, len));
-    let mut next = || columns.next().expect("a buffer for each length was asked for");
+    let mut columns = buffers
+        .into_iter()
+        .zip(layout.lens())
+        .map(|(b, len)| Column::new(b, len));
+    let mut next = || {
+        columns
+            .next()
+            .expect("a buffer for each length was asked for")
+    };
     let (a, b) = (next(), next());
     let c = layout.has_c().then(&mut next);
-    Columns { a, b, c, aux: next() }
+    Columns {
+        a,
+        b,
+        c,
+        aux: next(),
+    }
 }
 
 fn budget_priority(priority: Priority) -> BudgetPriority {

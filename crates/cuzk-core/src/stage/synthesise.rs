@@ -43,9 +43,18 @@ pub(crate) fn synthesise(
         Sizing::Exact => "direct",
         Sizing::Growing => "staged",
     };
-    let placement = Placement { name, is_pinned: shared.pool.is_page_locked() };
+    let placement = Placement {
+        name,
+        is_pinned: shared.pool.is_page_locked(),
+    };
     let Reserved { columns, work } = reserved;
-    Ok(Synthesised { columns, work, inputs: assigned.inputs, shape, placement })
+    Ok(Synthesised {
+        columns,
+        work,
+        inputs: assigned.inputs,
+        shape,
+        placement,
+    })
 }
 
 fn fill(
@@ -53,11 +62,14 @@ fn fill(
     circuit: &dyn Part,
     columns: &mut Columns,
 ) -> Result<Assigned, SynthError> {
-    // The layout depends on no size, only on the backend and its switches.
-    let with_c = columns.c.is_some() && shared.layout_c() == CColumn::Synthesised;
+    let with_c = shared.backend.c_column() == CColumn::Synthesised;
     match shared.tuning.sizing {
         Sizing::Exact => {
-            let c = columns.c.as_mut().filter(|_| with_c).map(|column| column.scalars_mut());
+            let c = columns
+                .c
+                .as_mut()
+                .filter(|_| with_c)
+                .map(|column| column.scalars_mut());
             let into = AssignColumns {
                 a: columns.a.scalars_mut(),
                 b: columns.b.scalars_mut(),

@@ -16,7 +16,11 @@ pub(crate) fn verify(
     part: usize,
     proved: Proved,
 ) -> Result<Verified, Failure> {
-    let Proved { proof, inputs, placement } = proved;
+    let Proved {
+        proof,
+        inputs,
+        placement,
+    } = proved;
     if verify_proof(key.prepared_vk(), &proof, &inputs[1..]) {
         return Ok(Verified { proof, placement });
     }
@@ -24,7 +28,9 @@ pub(crate) fn verify(
     let circuit = job.workload.part(part).map_err(Failure::fatal)?;
     let explained = job
         .timeline
-        .time("explain", Some(part), || explain(|pass| circuit.synthesize(0, pass)))
+        .time("explain", Some(part), || {
+            explain(|pass| circuit.synthesize(0, pass))
+        })
         .map_err(|source| Failure::fatal(ProveError::Synthesis { part, source }))?;
     Err(match explained {
         Explained::Unsatisfied(failed) => Failure::fatal(ProveError::Unsatisfied { part, failed }),
