@@ -1,0 +1,354 @@
+//! The engine on a small circuit: what goes right, and everything that may not go
+//! wrong quietly.
+
+mod toy;
+
+use std::sync::Arc;
+
+use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError, num::AllocatedNum};
+use bellperson::groth16::{Proof, create_proof};
+use blstrs::Scalar;
+use cuzk_core::config::{KeyTier, Sizing};
+use cuzk_core::keygen::{KeyOutput, KeygenError, ToxicWaste, generate, sidecar_path};
+use cuzk_core::{Blinding, JobOptions, ProofReply, ProveError};
+use cuzk_gpu::{Key, KeyChecks, KeyError, PointCheck};
+use toy::{Corrupting, Fault, House, Squares, SquaresJob, cpu};
+
+const PLENTY: u64 = 1 << 30;
+
+fn seeded() -> JobOptions {
+    JobOptions {
+        blinding: Blinding::Seeded(1),
+        ..JobOptions::default()
+    }
+}
+
+fn prove(engine: &cuzk_core::Engine, job: &SquaresJob) -> Result<ProofReply, ProveError> {
+    engine
+        .submit(Arc::new(job.clone()), seeded())
+        .expect("there is room")
+        .wait()
+}
+
+fn error(engine: &cuzk_core::Engine, job: &SquaresJob) -> String {
+    prove(engine, job)
+        .expect_err("this job must fail")
+        .to_string()
+}
+
+/// The same circuit for bellperson.
+struct Stock {
+    rounds: usize,
+    x: u64,
+}
+
+impl Circuit<Scalar> for Stock {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
+        let mut x = AllocatedNum::alloc(cs.namespace(|| "x"), || Ok(Scalar::from(self.x)))?;
+        for round in 0..self.rounds {
+            x = x.square(cs.namespace(|| format!("round {round}")))?;
+        }
+        x.inputize(cs.namespace(|| "y"))
+    }
+}
+
+#[test]
+fn every_way_of_proving_gives_bellpersons_bytes() {
+    let (rounds, parts) = (300, 3);
+    let mut house = House::new(&[rounds]);
+    let waste = ToxicWaste::from_seed(7);
+    let params = bellperson::groth16::generate_parameters::<blstrs::Bls12, _>(
+        Stock { rounds, x: 0 },
+        waste.g1.into(),
+        waste.g2.into(),
+        waste.alpha,
+        waste.beta,
+        waste.gamma,
+        waste.delta,
+        waste.tau,
+    )
+    .expect("bellperson makes the key");
+    let mut bytes = Vec::new();
+    params.write(&mut bytes).expect("a vector takes all");
+    assert!(
+        bytes == std::fs::read(house.params(rounds)).expect("our key"),
+        "keys differ"
+    );
+
+    let want: Vec<u8> = (0..parts)
+        .flat_map(|part| {
+            let (r, s) = Blinding::Seeded(1).scalars(part);
+            let circuit = Stock {
+                rounds,
+                x: 5 + part as u64,
+            };
+            let proof: Proof<_> = create_proof(circuit, &params, r, s).expect("bellperson proves");
+            let mut bytes = Vec::new();
+            proof.write(&mut bytes).expect("a vector takes all");
+            bytes
+        })
+        .collect();
+    let job = SquaresJob::new(rounds, 5, parts);
+    for c_from_ab in [true, false] {
+        for sizing in [Sizing::Growing, Sizing::Exact] {
+            for key_tier in [KeyTier::Mapped, KeyTier::Resident] {
+                house.config.tuning.c_from_ab = c_from_ab;
+                house.config.tuning.sizing = sizing;
+                house.config.tuning.key_tier = key_tier;
+                let engine = house.engine_on(PLENTY, Arc::new(cpu(c_from_ab)));
+                // Twice: without hints, and with the sizes that the first run taught.
+                for _ in 0..2 {
+                    let reply = prove(&engine, &job).expect("a good job");
+                    assert!(reply.proof == want, "{:?}", house.config.tuning);
+                    assert_eq!(reply.parts.len(), parts);
+                }
+                assert_eq!(
+                    engine
+                        .shapes()
+                        .sizes(&"squares-300".into())
+                        .expect("learned")
+                        .aux,
+                    301
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_fresh_proof_differs_every_time_and_verifies() {
+    let house = House::new(&[20]);
+    let engine = house.engine(PLENTY);
+    let job = Arc::new(SquaresJob::new(20, 2, 1));
+    let fresh = || {
+        let handle = engine
+            .submit(job.clone(), JobOptions::default())
+            .expect("there is room");
+        handle.wait().expect("a good job").proof
+    };
+    assert_ne!(fresh(), fresh());
+    assert_eq!(engine.metrics().jobs_completed.count(), 2);
+    assert_eq!(engine.jobs(), 0);
+}
+
+#[test]
+fn an_invalid_proof_is_made_again_and_never_leaves() {
+    let house = House::new(&[20]);
+    let job = SquaresJob::new(20, 2, 1);
+    let once = Arc::new(Corrupting::new(1));
+    let engine = house.engine_on(PLENTY, once.clone());
+    let reply = prove(&engine, &job).expect("the second attempt is good");
+    assert_eq!(reply.parts[0].retries, 1);
+    assert_eq!(engine.metrics().verification_failures.count(), 1);
+    assert_eq!(*once.seen.lock().expect("not poisoned"), 2);
+
+    let always = Arc::new(Corrupting::new(usize::MAX));
+    let engine = house.engine_on(PLENTY, always.clone());
+    let error = prove(&engine, &job).expect_err("no attempt is good");
+    assert!(
+        matches!(error, ProveError::InvalidProof { part: 0 }),
+        "{error}"
+    );
+    assert_eq!(
+        *always.seen.lock().expect("not poisoned"),
+        2,
+        "one retry, not more"
+    );
+    assert_eq!(
+        engine.budget().usage().used_bytes,
+        engine.budget().usage().idle_bytes
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_witness_is_told_and_not_retried() {
+    let house = House::new(&[20]);
+    let backend = Arc::new(Corrupting::new(0));
+    let engine = house.engine_on(PLENTY, backend.clone());
+    let mut messages = Vec::new();
+    for fault in [Fault::Unsatisfied(7), Fault::Missing, Fault::OtherInput] {
+        let job = SquaresJob {
+            fault: Some((1, fault)),
+            ..SquaresJob::new(20, 2, 2)
+        };
+        messages.push(error(&engine, &job));
+    }
+    insta::assert_snapshot!(messages.join("\n"));
+    // Two parts of the first and the last job, at most one of the other.
+    assert!(*backend.seen.lock().expect("not poisoned") <= 5);
+    prove(&engine, &SquaresJob::new(20, 2, 2)).expect("the next job is fine");
+}
+
+#[test]
+fn a_panic_fails_its_job_alone() {
+    let house = House::new(&[20]);
+    let engine = house.engine(PLENTY);
+    let bad = SquaresJob {
+        fault: Some((0, Fault::Panic)),
+        ..SquaresJob::new(20, 2, 1)
+    };
+    assert_eq!(
+        error(&engine, &bad),
+        "synthesis panicked: a fault of the test"
+    );
+    prove(&engine, &SquaresJob::new(20, 2, 1)).expect("the next job is fine");
+    assert_eq!(engine.metrics().jobs_failed.count(), 1);
+}
+
+#[test]
+fn keys_that_cannot_be_used_are_refused_before_any_work() {
+    let mut house = House::new(&[20, 21]);
+    let backend = Arc::new(Corrupting::new(0));
+    let place = house.directory.path().display().to_string();
+    let mut messages = Vec::new();
+    let mut refuse = |house: &House, rounds: usize| {
+        let engine = house.engine_on(PLENTY, backend.clone());
+        let message = error(&engine, &SquaresJob::new(rounds, 2, 1));
+        messages.push(message.replace(&place, "KEYS"));
+    };
+    refuse(&house, 99);
+    house.config.allow_test_params = false;
+    refuse(&house, 20);
+    house.config.allow_test_params = true;
+    std::fs::write(sidecar_path(&house.params(21)), "{}").expect("writable");
+    refuse(&house, 21);
+    // The key of another circuit under this one's name.
+    std::fs::copy(house.params(20), house.params(90)).expect("copied");
+    refuse(&house, 90);
+    // Cut in the middle, and a byte of a point flipped.
+    let bytes = std::fs::read(house.params(20)).expect("readable");
+    std::fs::write(house.params(91), &bytes[..bytes.len() / 2]).expect("writable");
+    refuse(&house, 91);
+    let mut flipped = bytes.clone();
+    flipped[bytes.len() / 2] ^= 1;
+    std::fs::write(house.params(92), flipped).expect("writable");
+    refuse(&house, 92);
+    insta::assert_snapshot!(messages.join("\n"));
+    assert_eq!(
+        *backend.seen.lock().expect("not poisoned"),
+        0,
+        "nothing was proved"
+    );
+}
+
+#[test]
+fn a_job_that_can_never_fit_is_refused_at_once() {
+    let house = House::new(&[20]);
+    let engine = house.engine(1000);
+    insta::assert_snapshot!(error(&engine, &SquaresJob::new(20, 2, 1)));
+    assert_eq!(engine.budget().usage().used_bytes, 0);
+}
+
+#[test]
+fn two_keys_with_room_for_one_take_turns() {
+    let mut house = House::new(&[2000, 2040]);
+    house.config.tuning.key_tier = KeyTier::Resident;
+    let key_bytes = Key::open(
+        &house.params(2040),
+        &KeyChecks {
+            points: PointCheck::None,
+            digest: None,
+        },
+    )
+    .expect("a good key")
+    .resident_bytes();
+    // One key, one part, and less than another key beside them.
+    let engine = house.engine(key_bytes + (2 << 20));
+    for _ in 0..5 {
+        for rounds in [2000, 2040] {
+            prove(&engine, &SquaresJob::new(rounds, 2, 1)).expect("the other key makes room");
+        }
+    }
+}
+
+#[test]
+fn many_jobs_at_once_all_finish_and_memory_returns() {
+    let house = House::new(&[50]);
+    let engine = house.engine(PLENTY);
+    let handles: Vec<_> = (0..20)
+        .map(|first| {
+            let job = SquaresJob::new(50, first, 1 + first as usize % 3);
+            engine
+                .submit(Arc::new(job), JobOptions::default())
+                .expect("there is room")
+        })
+        .collect();
+    let cancelled = [3, 11, 19];
+    for index in cancelled {
+        handles[index].cancel();
+    }
+    for (index, handle) in handles.iter().enumerate() {
+        match handle.wait() {
+            Ok(reply) => assert_eq!(reply.proof.len(), 192 * (1 + index % 3)),
+            Err(ProveError::Cancelled) => assert!(cancelled.contains(&index)),
+            Err(error) => panic!("job {index}: {error}"),
+        }
+    }
+    let metrics = engine.metrics();
+    assert_eq!(
+        metrics.jobs_completed.count() + metrics.jobs_cancelled.count(),
+        20
+    );
+    let usage = engine.budget().usage();
+    assert_eq!(
+        usage.used_bytes, usage.idle_bytes,
+        "only idle buffers are held"
+    );
+}
+
+#[test]
+fn one_job_too_many_is_refused() {
+    let mut house = House::new(&[50]);
+    house.config.jobs_max = 1;
+    let engine = house.engine(PLENTY);
+    let job = Arc::new(SquaresJob::new(50, 2, 40));
+    let first = engine
+        .submit(job.clone(), JobOptions::default())
+        .expect("there is room");
+    let refused = engine
+        .submit(job, JobOptions::default())
+        .expect_err("the queue is full");
+    assert_eq!(
+        refused.to_string(),
+        "1 jobs wait or run, which is the limit"
+    );
+    first.wait().expect("a good job");
+}
+
+#[test]
+fn a_dropped_engine_ends_its_jobs() {
+    let house = House::new(&[50]);
+    let engine = house.engine(PLENTY);
+    let job = Arc::new(SquaresJob::new(50, 2, 40));
+    let handle = engine
+        .submit(job, JobOptions::default())
+        .expect("there is room");
+    drop(engine);
+    assert!(matches!(handle.wait(), Ok(_) | Err(ProveError::Cancelled)));
+}
+
+#[test]
+fn keys_are_never_overwritten_and_never_among_real_ones() {
+    let house = House::new(&[20]);
+    let place = house.directory.path();
+    let circuit = Squares { rounds: 20 };
+    let make = |refused: &[std::path::PathBuf]| {
+        let output = KeyOutput {
+            directory: place,
+            refused,
+            seed: 1,
+        };
+        generate(&circuit, &ToxicWaste::from_seed(1), &output, &|_, _, _| {})
+            .expect_err("must be refused")
+    };
+    let before = std::fs::read(house.params(20)).expect("readable");
+    assert!(matches!(
+        make(&[]),
+        KeygenError::Key(KeyError::Exists { .. })
+    ));
+    assert!(matches!(
+        make(&[place.join(".")]),
+        KeygenError::RealKeys { .. }
+    ));
+    assert_eq!(before, std::fs::read(house.params(20)).expect("readable"));
+}

@@ -1,0 +1,314 @@
+//! A small circuit as a proof kind of its own, and backends that misbehave.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bellpepper_core::{ConstraintSystem, SynthesisError, num::AllocatedNum};
+use bellperson::groth16::{PreparedVerifyingKey, Proof};
+use blstrs::{Bls12, Scalar};
+use cuzk_budget::Budget;
+use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate};
+use cuzk_core::{
+    CircuitId, CircuitSpec, Config, Engine, EngineParts, Part, Workload, WorkloadError,
+};
+use cuzk_gpu::cpu::h::{CSource, Transforms};
+use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
+use cuzk_gpu::{Backend, CColumn, CircuitSizes, ColumnLayout, Key, Pending, ProveRequest, pending};
+use cuzk_pinned::PinnedPool;
+use cuzk_synth::{HintStore, Pass};
+
+/// x^(2^rounds) = y, y public.
+#[derive(Clone, Debug)]
+pub(crate) struct Squares {
+    pub(crate) rounds: usize,
+}
+
+impl CircuitSpec for Squares {
+    fn id(&self) -> CircuitId {
+        format!("squares-{}", self.rounds).as_str().into()
+    }
+
+    fn params_file(&self) -> String {
+        format!("squares-{}.params", self.rounds)
+    }
+
+    fn vk_file(&self) -> String {
+        format!("squares-{}.vk", self.rounds)
+    }
+
+    fn params_digest(&self) -> Option<String> {
+        None
+    }
+
+    fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        synthesize(self.rounds, 0, None, pass)
+    }
+}
+
+/// What a part of a job does instead of proving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Its square of this round is wrong.
+    Unsatisfied(usize),
+    /// Its synthesis panics.
+    Panic,
+    /// It has no value for x.
+    Missing,
+    /// The verifier is told of another y.
+    OtherInput,
+}
+
+fn synthesize(
+    rounds: usize,
+    x: u64,
+    fault: Option<Fault>,
+    pass: &mut Pass<'_>,
+) -> Result<(), SynthesisError> {
+    let value = || match fault {
+        Some(Fault::Missing) => Err(SynthesisError::AssignmentMissing),
+        Some(Fault::Panic) => panic!("a fault of the test"),
+        _ => Ok(Scalar::from(x)),
+    };
+    let mut x = AllocatedNum::alloc(pass.namespace(|| "x"), value)?;
+    for round in 0..rounds {
+        let mut space = pass.namespace(|| format!("round {round}"));
+        x = if fault == Some(Fault::Unsatisfied(round)) {
+            let wrong = AllocatedNum::alloc(space.namespace(|| "wrong"), || Ok(Scalar::from(3)))?;
+            space.enforce(
+                || "square",
+                |lc| lc + x.get_variable(),
+                |lc| lc + x.get_variable(),
+                |lc| lc + wrong.get_variable(),
+            );
+            wrong
+        } else {
+            x.square(space.namespace(|| "square"))?
+        };
+    }
+    x.inputize(pass.namespace(|| "y"))
+}
+
+/// A job of several parts, x counting up from `first`.
+#[derive(Clone, Debug)]
+pub(crate) struct SquaresJob {
+    pub(crate) circuit: Squares,
+    pub(crate) first: u64,
+    pub(crate) parts: usize,
+    pub(crate) fault: Option<(usize, Fault)>,
+}
+
+impl SquaresJob {
+    pub(crate) fn new(rounds: usize, first: u64, parts: usize) -> Self {
+        Self {
+            circuit: Squares { rounds },
+            first,
+            parts,
+            fault: None,
+        }
+    }
+
+    fn fault(&self, index: usize) -> Option<Fault> {
+        self.fault
+            .filter(|(part, _)| *part == index)
+            .map(|(_, fault)| fault)
+    }
+
+    fn input(&self, index: usize) -> Scalar {
+        let mut y = Scalar::from(self.first + index as u64);
+        for _ in 0..self.circuit.rounds {
+            y = y * y;
+        }
+        if self.fault(index) == Some(Fault::OtherInput) {
+            y + Scalar::from(1)
+        } else {
+            y
+        }
+    }
+}
+
+struct SquaresPart {
+    rounds: usize,
+    x: u64,
+    fault: Option<Fault>,
+}
+
+impl Part for SquaresPart {
+    fn synthesize(&self, _: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        synthesize(self.rounds, self.x, self.fault, pass)
+    }
+}
+
+impl Workload for SquaresJob {
+    fn label(&self) -> String {
+        format!("squares from {}", self.first)
+    }
+
+    fn circuit(&self) -> Arc<dyn CircuitSpec> {
+        Arc::new(self.circuit.clone())
+    }
+
+    fn part_count(&self) -> usize {
+        self.parts
+    }
+
+    fn part(&self, index: usize) -> Result<Box<dyn Part>, WorkloadError> {
+        let (rounds, x) = (self.circuit.rounds, self.first + index as u64);
+        Ok(Box::new(SquaresPart {
+            rounds,
+            x,
+            fault: self.fault(index),
+        }))
+    }
+
+    fn verify(
+        &self,
+        vk: &PreparedVerifyingKey<Bls12>,
+        proofs: &[Proof<Bls12>],
+    ) -> Result<bool, WorkloadError> {
+        Ok(proofs
+            .iter()
+            .enumerate()
+            .all(|(index, proof)| cuzk_gpu::verify(vk, proof, &[self.input(index)])))
+    }
+
+    fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {
+        let mut bytes = Vec::new();
+        for proof in proofs {
+            proof.write(&mut bytes).expect("a vector takes all");
+        }
+        Ok(bytes)
+    }
+}
+
+/// A directory with the test keys of some circuits, and an engine's configuration.
+pub(crate) struct House {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) config: Config,
+}
+
+impl House {
+    pub(crate) fn new(rounds: &[usize]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        for &rounds in rounds {
+            make_key(directory.path(), rounds);
+        }
+        let mut config = Config::new(directory.path().to_owned());
+        config.allow_test_params = true;
+        Self { directory, config }
+    }
+
+    pub(crate) fn params(&self, rounds: usize) -> PathBuf {
+        self.directory.path().join(Squares { rounds }.params_file())
+    }
+
+    pub(crate) fn engine(&self, limit_bytes: u64) -> Engine {
+        self.engine_on(limit_bytes, Arc::new(cpu(true)))
+    }
+
+    pub(crate) fn engine_on(&self, limit_bytes: u64, backend: Arc<dyn Backend>) -> Engine {
+        let budget = Budget::new(limit_bytes);
+        let pool = PinnedPool::heap(budget.clone());
+        let hints = HintStore::in_memory();
+        Engine::start(
+            &self.config,
+            EngineParts {
+                backend,
+                budget,
+                pool,
+                hints,
+            },
+        )
+        .expect("a thread can be started")
+    }
+}
+
+pub(crate) fn make_key(directory: &Path, rounds: usize) {
+    let output = KeyOutput {
+        directory,
+        refused: &[],
+        seed: 7,
+    };
+    generate(
+        &Squares { rounds },
+        &ToxicWaste::from_seed(7),
+        &output,
+        &|_, _, _| {},
+    )
+    .expect("a key for a small circuit");
+}
+
+pub(crate) fn cpu(c_from_ab: bool) -> CpuBackend {
+    let (c_source, transforms) = if c_from_ab {
+        (CSource::Product, Transforms::Six)
+    } else {
+        (CSource::Synthesised, Transforms::Seven)
+    };
+    let threads = std::num::NonZeroUsize::new(2).expect("not zero");
+    CpuBackend::new(CpuOptions {
+        threads,
+        queue_len_max: 4,
+        c_source,
+        transforms,
+    })
+    .expect("threads can be started")
+}
+
+/// A backend that flips a bit of the proof it was asked for.
+pub(crate) struct Corrupting {
+    pub(crate) inner: CpuBackend,
+    /// Proofs still to be corrupted.
+    pub(crate) left: AtomicUsize,
+    /// Requests seen.
+    pub(crate) seen: Mutex<usize>,
+}
+
+impl Corrupting {
+    pub(crate) fn new(times: usize) -> Self {
+        Self {
+            inner: cpu(true),
+            left: AtomicUsize::new(times),
+            seen: Mutex::new(0),
+        }
+    }
+}
+
+impl Backend for Corrupting {
+    fn name(&self) -> &'static str {
+        "corrupting"
+    }
+
+    fn c_column(&self) -> CColumn {
+        self.inner.c_column()
+    }
+
+    fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
+        self.inner.layout(sizes)
+    }
+
+    fn work_bytes(&self, sizes: &CircuitSizes, key: &Key) -> u64 {
+        self.inner.work_bytes(sizes, key)
+    }
+
+    fn submit(&self, request: ProveRequest) -> Pending {
+        *self.seen.lock().expect("no panic under the lock") += 1;
+        let mut inner = self.inner.submit(request);
+        let (completion, pending) = pending();
+        if let Some(columns) = inner.columns_read() {
+            completion.columns_read(columns);
+        }
+        let take = |left: usize| left.checked_sub(1);
+        let corrupt = self
+            .left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
+            .is_ok();
+        let result = inner.done().map(|mut proved| {
+            if corrupt {
+                proved.proof.c = -proved.proof.c;
+            }
+            proved
+        });
+        completion.done(result);
+        pending
+    }
+}
