@@ -8,9 +8,8 @@
 //! enough, carry included. Scalars are taken a batch at a time, and each window's
 //! additions share one field inversion.
 //!
-//! A product is about `255 / w` additions of six field multiplications each and
-//! never allocates. Nothing here runs in constant time: the scalars of test keys
-//! are no secret.
+//! A product is about `255 / w` additions of six field multiplications each.
+//! Nothing here runs in constant time: the scalars of test keys are no secret.
 
 mod affine;
 

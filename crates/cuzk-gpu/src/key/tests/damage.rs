@@ -1,8 +1,10 @@
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use blstrs::{G1Affine, G1Projective, G2Affine};
 use group::prime::PrimeCurveAffine;
 use group::{Curve, Group};
+use proptest::prelude::*;
 
 use super::{Scratch, checks, in_place, key_bytes, open, parameters};
 use crate::error::{KeyError, PointFault};
@@ -35,34 +37,31 @@ fn boundaries() -> Vec<(Section, [usize; 3])> {
 fn a_cut_file_is_told_by_the_section_that_is_cut() {
     let bytes = key_bytes();
     let mut messages = Vec::new();
-    for (_, places) in boundaries() {
-        for place in places {
-            for len in [place.wrapping_sub(1), place, place + 1] {
-                if len >= bytes.len() {
-                    continue;
-                }
-                let fault = open(&bytes[..len], PointCheck::OnCurve).unwrap_err();
-                let cut = boundaries().into_iter().find(|(_, ends)| ends[2] > len);
-                let (want, [start, ..]) = cut.unwrap();
-                match fault {
-                    KeyError::Truncated {
-                        section,
-                        offset,
-                        need,
-                        have,
-                        ..
-                    } => {
-                        assert_eq!((section, offset), (want, start as u64), "{len}");
-                        assert_eq!(have, (len - start) as u64, "{len}");
-                        assert!(need > have, "{len}");
-                    }
-                    other => panic!("{len}: {other}"),
-                }
-                messages.push(fault.to_string());
+    let places = boundaries().into_iter().flat_map(|(_, places)| places);
+    let lens: BTreeSet<usize> = places
+        .flat_map(|place| [place.saturating_sub(1), place, place + 1])
+        .filter(|len| *len < bytes.len())
+        .collect();
+    for len in lens {
+        let fault = open(&bytes[..len], PointCheck::OnCurve).unwrap_err();
+        let cut = boundaries().into_iter().find(|(_, ends)| ends[2] > len);
+        let (want, [start, ..]) = cut.unwrap();
+        match fault {
+            KeyError::Truncated {
+                section,
+                offset,
+                need,
+                have,
+                ..
+            } => {
+                assert_eq!((section, offset), (want, start as u64), "{len}");
+                assert_eq!(have, (len - start) as u64, "{len}");
+                assert!(need > have, "{len}");
             }
+            other => panic!("{len}: {other}"),
         }
+        messages.push(fault.to_string());
     }
-    messages.dedup();
     insta::assert_snapshot!(messages.join("\n"));
 }
 
@@ -296,7 +295,7 @@ fn points_outside_the_subgroup_are_refused_if_asked() {
         let fault = fault_of(section, &g1, PointCheck::None);
         assert_eq!(fault, PointFault::NotInSubgroup);
     }
-    // (0, 2), of order three.
+    // (0, 2), of order three: the subgroup check of some libraries takes it.
     let mut order_three = [0; 96];
     order_three[95] = 2;
     let fault = fault_of(Section::A, &order_three, PointCheck::Subgroup);
@@ -310,8 +309,8 @@ fn unchecked_points_are_checked_when_they_are_read() {
     key.read_g1(Section::A, 0..1).unwrap();
     key.read_g1(Section::A, 2..key.count(Section::A)).unwrap();
     for fault in [
-        key.read_g1(Section::A, 1..2).unwrap_err(),
-        key.g1(Section::A).unwrap_err(),
+        key.read_g1(Section::A, 1..2).map(drop).unwrap_err(),
+        key.g1(Section::A).map(drop).unwrap_err(),
         key.load_resident().unwrap_err(),
     ] {
         assert!(
@@ -351,8 +350,8 @@ fn write_long(path: &Path, count: usize) -> Vec<G1Affine> {
 fn the_first_of_several_wrong_points_is_named() {
     let scratch = Scratch::new();
     let points = write_long(&scratch.path(), 20_000);
-    let open = || Key::open(&scratch.path(), &checks(PointCheck::OnCurve));
-    let key = open().unwrap();
+    let open = |points| Key::open(&scratch.path(), &checks(points));
+    let key = open(PointCheck::None).unwrap();
     assert_eq!(key.g1(Section::H).unwrap()[..], points[..]);
     assert_eq!(
         key.read_g1(Section::H, 5_000..17_001).unwrap(),
@@ -365,7 +364,11 @@ fn the_first_of_several_wrong_points_is_named() {
         bytes[first + (index + 1) * G1Affine::BYTES - 1] ^= 1;
     }
     scratch.overwrite(&bytes);
-    for fault in [open().unwrap_err(), key.g1(Section::H).unwrap_err()] {
+    for outcome in [
+        open(PointCheck::OnCurve).map(drop),
+        key.g1(Section::H).map(drop),
+    ] {
+        let fault = outcome.unwrap_err();
         match fault {
             KeyError::Point { index, offset, .. } => {
                 assert_eq!(index, 8_999);
@@ -373,5 +376,53 @@ fn the_first_of_several_wrong_points_is_named() {
             }
             other => panic!("{other}"),
         }
+    }
+}
+
+#[test]
+fn a_checked_key_still_refuses_bad_encodings() {
+    let scratch = Scratch::with(&key_bytes());
+    let key = Key::open(&scratch.path(), &checks(PointCheck::OnCurve)).unwrap();
+    for (point, want) in [
+        ([0xff; 96], PointFault::Encoding),
+        ([0; 96], PointFault::NotOnCurve),
+        (G1Affine::identity().to_uncompressed(), PointFault::Infinity),
+    ] {
+        scratch.overwrite(&with_point(Section::L, &point));
+        let fault = key.g1(Section::L).map(drop).unwrap_err();
+        assert!(
+            matches!(fault, KeyError::Point { index: 1, what, .. } if what == want),
+            "{fault}"
+        );
+    }
+}
+
+proptest! {
+    // A case reads a file of 4 KB and checks nine points for their subgroup.
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn every_changed_byte_is_found(place in 0..key_bytes().len(), change in 1..=u8::MAX) {
+        let mut bytes = key_bytes();
+        bytes[place] ^= change;
+        prop_assert!(open(&bytes, PointCheck::OnCurve).is_err());
+    }
+
+    // Past the fixed points and the first count, where lengths decide.
+    #[test]
+    fn other_bytes_are_no_key(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+        prop_assert!(open(&bytes, PointCheck::OnCurve).is_err());
+    }
+
+    // Good fixed points, then counts and points of any kind.
+    #[test]
+    fn a_key_that_goes_on_otherwise_is_none(
+        bytes in proptest::collection::vec(prop_oneof![Just(0), any::<u8>()], 0..500),
+    ) {
+        let fixed: usize = FIXED_POINT_BYTES.iter().sum();
+        let whole = [&key_bytes()[..fixed], &bytes].concat();
+        // Six counts of zero are a key, if an empty one.
+        prop_assume!(bytes != [0; 24]);
+        prop_assert!(open(&whole, PointCheck::OnCurve).is_err());
     }
 }
