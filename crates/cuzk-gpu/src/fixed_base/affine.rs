@@ -17,7 +17,7 @@ use group::prime::PrimeCurveAffine;
 use group::{Curve, Group};
 
 /// An element of the field that a point's coordinates are in.
-pub trait Coordinate: Copy + PartialEq + Default + Send + Sync {
+pub trait Coordinate: Copy + Default + Send + Sync {
     /// `self + other`.
     fn add(&self, other: &Self) -> Self;
     /// `self - other`.
@@ -26,14 +26,19 @@ pub trait Coordinate: Copy + PartialEq + Default + Send + Sync {
     fn mul(&self, other: &Self) -> Self;
     /// `self * self`.
     fn sqr(&self) -> Self;
-    /// `-self`.
-    fn neg(&self) -> Self;
+    /// `-self` if asked for, without a branch.
+    fn negated_if(&self, is_negated: bool) -> Self;
     /// `1 / self`, or zero for zero.
     fn inverse(&self) -> Self;
+    /// Whether this is zero.
+    fn is_zero(&self) -> bool;
 }
 
 macro_rules! coordinate {
-    ($field:ty, $add:ident, $sub:ident, $mul:ident, $sqr:ident, $cneg:ident, $inverse:ident) => {
+    (
+        $field:ty, $add:ident, $sub:ident, $mul:ident, $sqr:ident, $cneg:ident, $inverse:ident,
+        |$element:ident| $limbs:expr
+    ) => {
         impl Coordinate for $field {
             #[inline]
             fn add(&self, other: &Self) -> Self {
@@ -68,11 +73,11 @@ macro_rules! coordinate {
             }
 
             #[inline]
-            fn neg(&self) -> Self {
-                let mut negated = Self::default();
+            fn negated_if(&self, is_negated: bool) -> Self {
+                let mut result = Self::default();
                 // SAFETY: the pointers are to live field elements.
-                unsafe { $cneg(&mut negated, self, true) };
-                negated
+                unsafe { $cneg(&mut result, self, is_negated) };
+                result
             }
 
             #[inline]
@@ -81,6 +86,13 @@ macro_rules! coordinate {
                 // SAFETY: the pointers are to live field elements.
                 unsafe { $inverse(&mut inverse, self) };
                 inverse
+            }
+
+            #[inline]
+            fn is_zero(&self) -> bool {
+                // Zero is zero in Montgomery form too, and reduced.
+                let $element = self;
+                $limbs.fold(0, |any, limb| any | limb) == 0
             }
         }
     };
@@ -93,7 +105,8 @@ coordinate!(
     blst_fp_mul,
     blst_fp_sqr,
     blst_fp_cneg,
-    blst_fp_inverse
+    blst_fp_inverse,
+    |element| element.l.iter()
 );
 coordinate!(
     blst_fp2,
@@ -102,7 +115,8 @@ coordinate!(
     blst_fp2_mul,
     blst_fp2_sqr,
     blst_fp2_cneg,
-    blst_fp2_inverse
+    blst_fp2_inverse,
+    |element| element.fp.iter().flat_map(|part| &part.l)
 );
 
 /// An affine point with its coordinates in reach. The point at infinity is
@@ -120,9 +134,17 @@ pub trait AffinePoint:
     fn from_coordinates(x: Self::Coordinate, y: Self::Coordinate) -> Self;
 
     /// Whether this is the point at infinity.
+    #[inline]
     fn is_infinity(&self) -> bool {
-        let zero = Self::Coordinate::default();
-        self.coordinates() == (zero, zero)
+        let (x, y) = self.coordinates();
+        x.is_zero() && y.is_zero()
+    }
+
+    /// `-self` if asked for, without a branch.
+    #[inline]
+    fn negated_if(&self, is_negated: bool) -> Self {
+        let (x, y) = self.coordinates();
+        Self::from_coordinates(x, y.negated_if(is_negated))
     }
 }
 
@@ -191,7 +213,7 @@ impl<P: AffinePoint> BatchAdder<P> {
                 continue;
             }
             let dx = addend.coordinates().0.sub(&sum.coordinates().0);
-            if dx == P::Coordinate::default() {
+            if dx.is_zero() {
                 *sum = (sum.to_curve() + addend).to_affine();
                 continue;
             }

@@ -12,9 +12,9 @@
 //!
 //! A file may be replaced (by renaming another over it) while a key is open: the
 //! key goes on with the file it opened. A file that becomes shorter or longer is
-//! an error at the next read. A file overwritten in place with bytes of the same
-//! length is caught as far as points leave the curve, and otherwise by the
-//! verification that every proof must pass.
+//! an error at the next read. A file that is overwritten in place with bytes of
+//! the same length gives proofs that fail the verification which every proof must
+//! pass.
 
 mod digest;
 mod file;
@@ -55,8 +55,10 @@ pub struct KeyChecks {
     pub digest: Option<String>,
 }
 
-/// How far the points of the queries are checked when a key is opened. A point
-/// that is decoded later is checked as by [`PointCheck::OnCurve`] again.
+/// How far the points of the queries are checked when a key is opened. The points
+/// of a key opened without checks are checked as by [`PointCheck::OnCurve`] each
+/// time they are decoded; a checked key's are only checked for their encoding
+/// then, at less than half the cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointCheck {
     /// Not at all: the file is not read.
@@ -91,6 +93,8 @@ impl fmt::Display for KeyTier {
 pub struct Key {
     file: KeyFile,
     sections: SectionTable,
+    /// Checks of a point that is decoded from now on.
+    read_check: PointCheck,
     vk: VerifyingKey<Bls12>,
     prepared_vk: OnceLock<PreparedVerifyingKey<Bls12>>,
     resident: Mutex<Option<Resident>>,
@@ -129,9 +133,14 @@ impl Key {
         points?;
         digest?;
         file.check_length()?;
+        let read_check = match checks.points {
+            PointCheck::None => PointCheck::OnCurve,
+            PointCheck::OnCurve | PointCheck::Subgroup => PointCheck::None,
+        };
         Ok(Self {
             file,
             sections,
+            read_check,
             vk,
             prepared_vk: OnceLock::new(),
             resident: Mutex::new(None),
@@ -235,7 +244,7 @@ impl Key {
         start: usize,
         points: &mut [G1Affine],
     ) -> Result<(), KeyError> {
-        read_points(&self.file, &self.sections.span(section), start, points)
+        self.read(section, start, points)
     }
 
     /// Decodes points of [`Section::BG2`] from the file, in parallel.
@@ -260,7 +269,7 @@ impl Key {
     /// # Panics
     /// As [`Key::read_g2`].
     pub fn read_g2_into(&self, start: usize, points: &mut [G2Affine]) -> Result<(), KeyError> {
-        read_points(&self.file, &self.sections.span(Section::BG2), start, points)
+        self.read(Section::BG2, start, points)
     }
 
     /// All points of a G1 query: shared if they are resident, else decoded now
@@ -343,11 +352,20 @@ impl Key {
     }
 
     fn decode_section<P: Point>(&self, section: Section) -> Result<Arc<[P]>, KeyError> {
-        let span = self.sections.span(section);
-        let mut points = zeroed_shared_points(span.count);
+        let mut points = zeroed_shared_points(self.count(section));
         let slots = Arc::get_mut(&mut points).expect("nobody else has the new points");
-        read_points(&self.file, &span, 0, slots)?;
+        self.read(section, 0, slots)?;
         Ok(points)
+    }
+
+    fn read<P: Point>(
+        &self,
+        section: Section,
+        start: usize,
+        points: &mut [P],
+    ) -> Result<(), KeyError> {
+        let span = self.sections.span(section);
+        read_points(&self.file, &span, start, points, self.read_check)
     }
 
     fn query_spans(&self) -> impl Iterator<Item = &Span> {
@@ -371,19 +389,17 @@ impl fmt::Debug for Key {
 fn check_queries(
     file: &KeyFile,
     sections: &SectionTable,
-    checks: PointCheck,
+    check: PointCheck,
 ) -> Result<(), KeyError> {
-    let subgroup = match checks {
-        PointCheck::None => return Ok(()),
-        PointCheck::OnCurve => false,
-        PointCheck::Subgroup => true,
-    };
+    if check == PointCheck::None {
+        return Ok(());
+    }
     for span in sections.spans() {
         match span.section {
             // Decoded with the verifying key.
             Section::VerifyingKey | Section::Ic => {}
-            Section::BG2 => check_points::<G2Affine>(file, span, subgroup)?,
-            _ => check_points::<G1Affine>(file, span, subgroup)?,
+            Section::BG2 => check_points::<G2Affine>(file, span, check)?,
+            _ => check_points::<G1Affine>(file, span, check)?,
         }
     }
     Ok(())

@@ -10,14 +10,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use blst::{
-    BLST_ERROR, blst_p1_affine, blst_p1_affine_in_g1, blst_p1_deserialize, blst_p2_affine,
-    blst_p2_affine_in_g2, blst_p2_deserialize,
+    blst_fp, blst_fp_from_uint64, blst_p1_affine_in_g1, blst_p1_affine_on_curve,
+    blst_p2_affine_in_g2, blst_p2_affine_on_curve,
 };
 use blstrs::{G1Affine, G2Affine};
 use group::prime::PrimeCurveAffine;
 use rayon::prelude::*;
 
 use crate::error::{KeyError, PointFault};
+use crate::key::PointCheck;
 use crate::key::file::KeyFile;
 use crate::key::section::{G1_BYTES, G2_BYTES, Span};
 
@@ -28,6 +29,18 @@ const INFINITY_FLAG: u8 = 0x40;
 /// Set in the first byte of a compressed point for the larger of two roots.
 const SIGN_FLAG: u8 = 0x20;
 
+/// The base field's modulus, most significant word first.
+const MODULUS: [u64; 6] = [
+    0x1a01_11ea_397f_e69a,
+    0x4b1b_a7b6_434b_acd7,
+    0x6477_4b84_f385_12bf,
+    0x6730_d2a0_f6b0_f624,
+    0x1eab_fffe_b153_ffff,
+    0xb9fe_ffff_ffff_aaab,
+];
+/// Bytes of an encoded element of the base field.
+const ELEMENT_BYTES: usize = 48;
+
 /// Points that one task reads and decodes at a time: buffers of 384 or 768 KiB.
 const CHUNK_POINTS: usize = 4096;
 
@@ -36,8 +49,11 @@ pub(crate) trait Point: PrimeCurveAffine + Send + Sync + 'static {
     /// Bytes of a point in a file.
     const BYTES: usize;
 
-    /// Decodes a point that is on the curve; it may lie outside the subgroup.
-    fn decode(bytes: &[u8]) -> Result<Self, PointFault>;
+    /// Takes a point's coordinates from its encoding without flags.
+    fn from_coordinates(bytes: &[u8]) -> Result<Self, PointFault>;
+
+    /// Whether the coordinates satisfy the curve equation.
+    fn is_on_curve(&self) -> bool;
 
     /// Whether a point on the curve is in the prime-order subgroup.
     fn is_in_subgroup(&self) -> bool;
@@ -46,8 +62,79 @@ pub(crate) trait Point: PrimeCurveAffine + Send + Sync + 'static {
     fn encode(&self, bytes: &mut [u8]);
 }
 
-/// Refuses infinity and every flag: key files hold neither infinity nor
-/// compressed points, though the decoders underneath would take both.
+impl Point for G1Affine {
+    const BYTES: usize = G1_BYTES;
+
+    fn from_coordinates(bytes: &[u8]) -> Result<Self, PointFault> {
+        let mut point = Self::identity();
+        let raw = point.as_mut();
+        raw.x = field_element(bytes, 0)?;
+        raw.y = field_element(bytes, 1)?;
+        Ok(point)
+    }
+
+    fn is_on_curve(&self) -> bool {
+        // SAFETY: the reference is to a live affine point.
+        unsafe { blst_p1_affine_on_curve(self.as_ref()) }
+    }
+
+    fn is_in_subgroup(&self) -> bool {
+        // SAFETY: the reference is to a live affine point.
+        unsafe { blst_p1_affine_in_g1(self.as_ref()) }
+    }
+
+    fn encode(&self, bytes: &mut [u8]) {
+        bytes.copy_from_slice(&self.to_uncompressed());
+    }
+}
+
+impl Point for G2Affine {
+    const BYTES: usize = G2_BYTES;
+
+    fn from_coordinates(bytes: &[u8]) -> Result<Self, PointFault> {
+        let mut point = Self::identity();
+        let raw = point.as_mut();
+        raw.x.fp = [field_element(bytes, 1)?, field_element(bytes, 0)?];
+        raw.y.fp = [field_element(bytes, 3)?, field_element(bytes, 2)?];
+        Ok(point)
+    }
+
+    fn is_on_curve(&self) -> bool {
+        // SAFETY: the reference is to a live affine point.
+        unsafe { blst_p2_affine_on_curve(self.as_ref()) }
+    }
+
+    fn is_in_subgroup(&self) -> bool {
+        // SAFETY: the reference is to a live affine point.
+        unsafe { blst_p2_affine_in_g2(self.as_ref()) }
+    }
+
+    fn encode(&self, bytes: &mut [u8]) {
+        bytes.copy_from_slice(&self.to_uncompressed());
+    }
+}
+
+/// Decodes a point. Flags, coordinates that are not field elements and infinity
+/// are refused always; `check` says what more is.
+///
+/// The curve library's own decoder takes compressed points and infinity too, and
+/// always checks the curve, which is more than half the work.
+pub(crate) fn decode<P: Point>(bytes: &[u8], check: PointCheck) -> Result<P, PointFault> {
+    check_flags(bytes)?;
+    let point = P::from_coordinates(bytes)?;
+    // (0, 0) is not on the curve, but is infinity in memory.
+    if point.is_identity().into() {
+        return Err(PointFault::NotOnCurve);
+    }
+    if check != PointCheck::None && !point.is_on_curve() {
+        return Err(PointFault::NotOnCurve);
+    }
+    if check == PointCheck::Subgroup && !point.is_in_subgroup() {
+        return Err(PointFault::NotInSubgroup);
+    }
+    Ok(point)
+}
+
 fn check_flags(bytes: &[u8]) -> Result<(), PointFault> {
     let flags = bytes[0] & (COMPRESSED_FLAG | INFINITY_FLAG | SIGN_FLAG);
     if flags == 0 {
@@ -61,65 +148,25 @@ fn check_flags(bytes: &[u8]) -> Result<(), PointFault> {
     })
 }
 
-fn check_decoded(outcome: BLST_ERROR) -> Result<(), PointFault> {
-    match outcome {
-        BLST_ERROR::BLST_SUCCESS => Ok(()),
-        BLST_ERROR::BLST_POINT_NOT_ON_CURVE => Err(PointFault::NotOnCurve),
-        // Said of points with x = 0, which have order three.
-        BLST_ERROR::BLST_POINT_NOT_IN_GROUP => Err(PointFault::NotInSubgroup),
-        _ => Err(PointFault::Encoding),
+/// The field element at `index` of an encoded point.
+fn field_element(bytes: &[u8], index: usize) -> Result<blst_fp, PointFault> {
+    let bytes = &bytes[ELEMENT_BYTES * index..][..ELEMENT_BYTES];
+    let mut words = [0; MODULUS.len()];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(size_of::<u64>())) {
+        *word = u64::from_be_bytes(bytes.try_into().expect("eight bytes"));
     }
+    if words >= MODULUS {
+        return Err(PointFault::Encoding);
+    }
+    words.reverse();
+    let mut element = blst_fp::default();
+    // SAFETY: `element` is live and `words` holds the six words that are read.
+    unsafe { blst_fp_from_uint64(&mut element, words.as_ptr()) };
+    Ok(element)
 }
 
-impl Point for G1Affine {
-    const BYTES: usize = G1_BYTES;
-
-    fn decode(bytes: &[u8]) -> Result<Self, PointFault> {
-        assert_eq!(bytes.len(), Self::BYTES, "bytes of one G1 point");
-        check_flags(bytes)?;
-        let mut point = Self::identity();
-        let out: *mut blst_p1_affine = point.as_mut();
-        // SAFETY: `out` is a live point and `bytes` holds the 96 bytes that the
-        // function reads, as asserted above.
-        check_decoded(unsafe { blst_p1_deserialize(out, bytes.as_ptr()) })?;
-        Ok(point)
-    }
-
-    fn is_in_subgroup(&self) -> bool {
-        // SAFETY: the reference is a live affine point.
-        unsafe { blst_p1_affine_in_g1(self.as_ref()) }
-    }
-
-    fn encode(&self, bytes: &mut [u8]) {
-        bytes.copy_from_slice(&self.to_uncompressed());
-    }
-}
-
-impl Point for G2Affine {
-    const BYTES: usize = G2_BYTES;
-
-    fn decode(bytes: &[u8]) -> Result<Self, PointFault> {
-        assert_eq!(bytes.len(), Self::BYTES, "bytes of one G2 point");
-        check_flags(bytes)?;
-        let mut point = Self::identity();
-        let out: *mut blst_p2_affine = point.as_mut();
-        // SAFETY: `out` is a live point and `bytes` holds the 192 bytes that the
-        // function reads, as asserted above.
-        check_decoded(unsafe { blst_p2_deserialize(out, bytes.as_ptr()) })?;
-        Ok(point)
-    }
-
-    fn is_in_subgroup(&self) -> bool {
-        // SAFETY: the reference is a live affine point.
-        unsafe { blst_p2_affine_in_g2(self.as_ref()) }
-    }
-
-    fn encode(&self, bytes: &mut [u8]) {
-        bytes.copy_from_slice(&self.to_uncompressed());
-    }
-}
-
-/// Decodes the points from `start` on into `points`, in parallel.
+/// Decodes the points from `start` on into `points`, in parallel, each checked
+/// as `check` says.
 ///
 /// # Errors
 /// The first point that cannot be decoded, by index; then `points` is partly
@@ -132,6 +179,7 @@ pub(crate) fn read_points<P: Point>(
     span: &Span,
     start: usize,
     points: &mut [P],
+    check: PointCheck,
 ) -> Result<(), KeyError> {
     assert_eq!(span.section.point_bytes(), P::BYTES, "{}", span.section);
     let end = start.checked_add(points.len());
@@ -154,7 +202,7 @@ pub(crate) fn read_points<P: Point>(
                 first..first + chunk.len(),
                 buffer,
                 |at, bytes| {
-                    chunk[at] = P::decode(bytes)?;
+                    chunk[at] = decode(bytes, check)?;
                     Ok(())
                 },
             )
@@ -170,7 +218,7 @@ pub(crate) fn read_points<P: Point>(
 pub(crate) fn check_points<P: Point>(
     file: &KeyFile,
     span: &Span,
-    subgroup: bool,
+    check: PointCheck,
 ) -> Result<(), KeyError> {
     let fault = (0..span.count.div_ceil(CHUNK_POINTS))
         .into_par_iter()
@@ -178,20 +226,11 @@ pub(crate) fn check_points<P: Point>(
             let first = at * CHUNK_POINTS;
             let range = first..span.count.min(first + CHUNK_POINTS);
             each_encoded::<P>(file, span, range, buffer, |_, bytes| {
-                check_point::<P>(bytes, subgroup).map(drop)
+                decode::<P>(bytes, check).map(drop)
             })
         })
         .find_map_first(Result::err);
     fault.map_or(Ok(()), Err)
-}
-
-/// Decodes a point, with the subgroup check if asked for.
-pub(crate) fn check_point<P: Point>(bytes: &[u8], subgroup: bool) -> Result<P, PointFault> {
-    let point = P::decode(bytes)?;
-    if subgroup && !point.is_in_subgroup() {
-        return Err(PointFault::NotInSubgroup);
-    }
-    Ok(point)
 }
 
 /// Reads the points of `range` into `buffer` and hands each to `visit`, with its

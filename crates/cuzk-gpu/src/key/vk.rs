@@ -6,8 +6,9 @@ use bellperson::groth16::VerifyingKey;
 use blstrs::{Bls12, G1Affine};
 
 use crate::error::KeyError;
+use crate::key::PointCheck;
 use crate::key::file::KeyFile;
-use crate::key::point::{Point, check_point, check_points, read_points, zeroed_points};
+use crate::key::point::{self, Point, read_points, zeroed_points};
 use crate::key::section::{self, FIXED_BYTES, FIXED_POINT_BYTES, Section, Span};
 use crate::key::writer::Sink;
 
@@ -49,9 +50,8 @@ pub(crate) fn decode(file: &KeyFile, ic_span: &Span) -> Result<VerifyingKey<Bls1
     let gamma_g2 = fixed.next()?;
     let delta_g1 = fixed.next()?;
     let delta_g2 = fixed.next()?;
-    check_points::<G1Affine>(file, ic_span, true)?;
-    let mut ic = zeroed_points(ic_span.count);
-    read_points(file, ic_span, 0, &mut ic)?;
+    let mut ic = zeroed_points::<G1Affine>(ic_span.count);
+    read_points(file, ic_span, 0, &mut ic, PointCheck::Subgroup)?;
     Ok(VerifyingKey {
         alpha_g1,
         beta_g1,
@@ -75,13 +75,14 @@ impl FixedPoints<'_> {
     fn next<P: Point>(&mut self) -> Result<P, KeyError> {
         debug_assert_eq!(FIXED_POINT_BYTES[self.index], P::BYTES);
         let encoded = &self.bytes[self.offset..self.offset + P::BYTES];
-        let point = check_point(encoded, true).map_err(|what| KeyError::Point {
-            path: self.file.path().to_owned(),
-            section: Section::VerifyingKey,
-            index: self.index as u64,
-            offset: self.offset as u64,
-            what,
-        })?;
+        let point =
+            point::decode(encoded, PointCheck::Subgroup).map_err(|what| KeyError::Point {
+                path: self.file.path().to_owned(),
+                section: Section::VerifyingKey,
+                index: self.index as u64,
+                offset: self.offset as u64,
+                what,
+            })?;
         self.index += 1;
         self.offset += P::BYTES;
         Ok(point)

@@ -102,7 +102,8 @@ impl KeyWriter {
     ///
     /// # Errors
     /// [`KeyError::Exists`] if a file has come into being there meanwhile, and
-    /// [`KeyError::Io`]. Then nothing of this file is left.
+    /// [`KeyError::Io`]. Then nothing of this file is left, unless only the entry
+    /// in its directory could not be made durable.
     ///
     /// # Panics
     /// If a section is missing or not complete.

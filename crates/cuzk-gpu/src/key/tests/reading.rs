@@ -124,8 +124,8 @@ fn a_file_that_shrinks_or_grows_is_an_error() {
     for len in [bytes.len() - 1, 1000, 0, bytes.len() + 1] {
         file.set_len(len as u64).unwrap();
         for fault in [
-            key.read_g1(Section::H, 0..1).unwrap_err(),
-            key.g2().unwrap_err(),
+            key.read_g1(Section::H, 0..1).map(drop).unwrap_err(),
+            key.g2().map(drop).unwrap_err(),
             key.load_resident().unwrap_err(),
         ] {
             assert!(
@@ -134,7 +134,7 @@ fn a_file_that_shrinks_or_grows_is_an_error() {
             );
         }
     }
-    let fault = in_place(key.g2().unwrap_err(), &scratch.path());
+    let fault = in_place(key.g2().map(drop).unwrap_err(), &scratch.path());
     insta::assert_snapshot!(fault);
 }
 
@@ -232,4 +232,21 @@ fn a_verifying_key_has_a_file_of_its_own() {
         matches!(fault, KeyError::Trailing { extra: 1, .. }),
         "{fault}"
     );
+}
+
+#[test]
+fn keys_are_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Key>();
+}
+
+#[test]
+fn a_key_without_points_is_one() {
+    let fixed = 864;
+    let bytes = [&key_bytes()[..fixed], &[0; 24]].concat();
+    let key = open(&bytes, PointCheck::Subgroup).unwrap();
+    key.load_resident().unwrap();
+    assert_eq!(key.resident_bytes(), 0);
+    assert_eq!(key.g1(Section::H).unwrap()[..], []);
+    assert_eq!(key.read_g2(0..0).unwrap(), []);
 }
