@@ -57,6 +57,15 @@ impl KeyStore {
         self.directory.join(circuit.params_file())
     }
 
+    /// Whether a key may be used, as far as that can be told without opening it.
+    ///
+    /// # Errors
+    /// [`ProveError::MissingKey`], [`ProveError::TestKey`] and
+    /// [`ProveError::Sidecar`].
+    pub fn check_present(&self, circuit: &dyn CircuitSpec) -> Result<(), ProveError> {
+        self.admit(circuit).map(drop)
+    }
+
     /// The key of a circuit, loaded and checked if it is not there yet.
     ///
     /// # Errors
@@ -113,7 +122,8 @@ impl KeyStore {
             .expect("no code panics while it holds the key table")
     }
 
-    fn open(&self, circuit: &dyn CircuitSpec) -> Result<Key, ProveError> {
+    /// The path of a key that may be used, and its sidecar if it was generated.
+    fn admit(&self, circuit: &dyn CircuitSpec) -> Result<(PathBuf, Option<Sidecar>), ProveError> {
         let path = self.path(circuit);
         if !path.exists() {
             return Err(ProveError::MissingKey {
@@ -130,6 +140,11 @@ impl KeyStore {
                 seed: sidecar.seed,
             });
         }
+        Ok((path, test))
+    }
+
+    fn open(&self, circuit: &dyn CircuitSpec) -> Result<Key, ProveError> {
+        let (path, test) = self.admit(circuit)?;
         // A generated key cannot have the published digest; its sidecar says so.
         let digest = circuit
             .params_digest()

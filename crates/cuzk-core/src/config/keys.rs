@@ -1,7 +1,8 @@
 //! The table of configuration keys: the file format is this table.
 
 use super::tuning::{KeyTier, Sizing};
-use super::{Config, MemoryLimit, PointCheck, Value};
+use super::value::show_limit;
+use super::{Config, PointCheck, Value};
 
 /// One configuration key.
 pub struct Key {
@@ -28,10 +29,10 @@ pub const KEYS: &[Key] = &[
         name: "memory.limit",
         what: "bytes for columns, keys and working memory: \"auto\", \"80%\" or \"16GiB\"",
         set: |config, value| {
-            config.memory_limit = MemoryLimit::parse(value)?;
+            config.memory_limit = value.limit()?;
             Ok(())
         },
-        show: |config| config.memory_limit.to_string(),
+        show: |config| show_limit(config.memory_limit),
     },
     Key {
         name: "engine.threads",

@@ -119,6 +119,15 @@ pub fn load(
     Ok(loaded)
 }
 
+impl Loaded {
+    /// Every key with its value, as the file would have it, and its origin.
+    pub fn entries(&self) -> impl Iterator<Item = (&'static str, String, &Origin)> {
+        KEYS.iter()
+            .zip(&self.origins)
+            .map(|(key, origin)| (key.name, (key.show)(&self.config), origin))
+    }
+}
+
 impl fmt::Display for Loaded {
     /// The effective configuration as a file, each value with its origin.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -224,7 +233,9 @@ fn distance(left: &str, right: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{KeyTier, MemoryLimit};
+    use cuzk_budget::LimitRule;
+
+    use super::super::KeyTier;
     use super::*;
 
     fn load_text(text: &str) -> Result<Loaded, ConfigError> {
@@ -245,7 +256,7 @@ mod tests {
         )];
         let file = Some((Path::new("cuzk.toml"), text));
         let loaded = load(Config::new("keys".into()), file, &overrides).expect("a good file");
-        assert_eq!(loaded.config.memory_limit, MemoryLimit::Bytes(2 << 30));
+        assert_eq!(loaded.config.memory_limit, LimitRule::Bytes(2 << 30));
         assert_eq!(loaded.config.tuning.key_tier, KeyTier::Resident);
         insta::assert_snapshot!(loaded);
     }

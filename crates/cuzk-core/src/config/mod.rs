@@ -9,10 +9,12 @@ mod value;
 
 use std::path::PathBuf;
 
+use cuzk_budget::LimitRule;
+
 pub use keys::KEYS;
 pub use load::{ConfigError, Loaded, Origin, load};
 pub use tuning::{KeyTier, Sizing, Tuning};
-pub use value::{MemoryLimit, Value, parse_bytes};
+pub use value::Value;
 
 /// How much of a key file is checked when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ tuning::words!(PointCheck { Counts = "counts", Curve = "curve", Subgroup = "subg
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Bytes that columns, keys and working memory may take together.
-    pub memory_limit: MemoryLimit,
+    pub memory_limit: LimitRule,
     /// Threads for arithmetic; 0 takes one a core.
     pub threads: usize,
     /// Parts that may be synthesised at the same time.
@@ -58,7 +60,7 @@ impl Config {
     /// The defaults, with keys in `params_directory`.
     pub fn new(params_directory: PathBuf) -> Self {
         Self {
-            memory_limit: MemoryLimit::Auto,
+            memory_limit: LimitRule::Automatic,
             threads: 0,
             synthesis_max: 2,
             parts_in_flight_max: 3,

@@ -1,0 +1,179 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use cuzk_filecoin::{ProofKind, SectorSize};
+
+use crate::exit::Exit;
+
+/// Groth16 proofs for Filecoin storage, verified before they leave.
+#[derive(Debug, Parser)]
+#[command(name = "cuzk", version, after_help = Exit::HELP)]
+pub(crate) struct Args {
+    /// Configuration file (TOML); `cuzk config` prints one with every key.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Overrides a key of the configuration; may be given again.
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Prints the result as JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// How much is logged to standard error.
+    #[arg(long, global = true, value_enum, default_value_t = LogLevel::Warn)]
+    pub(crate) log: LogLevel,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Makes a fixture and a test key, proves, verifies, and says where time and
+    /// memory went.
+    Demo(DemoArgs),
+    /// Proves a request.
+    Prove(ProveArgs),
+    /// Checks a proof of a request.
+    Verify(VerifyArgs),
+    /// Makes a synthetic request that the stock vanilla verifiers accept.
+    Fixture(FixtureArgs),
+    /// Generates, inspects and checks keys.
+    #[command(subcommand)]
+    Params(ParamsCommand),
+    /// Prints the effective configuration, each value with its origin.
+    Config,
+    /// Says what this machine can prove, and what is missing for the rest.
+    Doctor,
+}
+
+/// A kind and a size: which circuit.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CircuitArgs {
+    /// Proof kind: porep, snap, wpost or winning.
+    #[arg(long)]
+    pub(crate) kind: ProofKind,
+    /// Sector size: 2KiB, 8MiB, 512MiB, 32GiB or 64GiB.
+    #[arg(long, value_name = "SIZE", default_value = "2KiB")]
+    pub(crate) sector_size: SectorSize,
+}
+
+/// Where keys are.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct KeyArgs {
+    /// Directory of the key files [default: params.directory of the configuration,
+    /// or FIL_PROOFS_PARAMETER_CACHE, or the standard place].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) params: Option<PathBuf>,
+    /// Accepts generated, insecure keys.
+    #[arg(long)]
+    pub(crate) allow_test_params: bool,
+}
+
+/// Which proof is asked for.
+#[derive(Debug, ClapArgs)]
+#[group(required = true)]
+pub(crate) struct RequestArgs {
+    /// Request file (JSON).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["c1", "miner", "sector"])]
+    pub(crate) request: Option<PathBuf>,
+    /// PoRep C1 output (JSON), with --miner and --sector.
+    #[arg(long, value_name = "FILE", requires = "miner", requires = "sector")]
+    pub(crate) c1: Option<PathBuf>,
+    /// Miner of the C1 output (1000 for f01000).
+    #[arg(long, value_name = "N", requires = "c1")]
+    pub(crate) miner: Option<u64>,
+    /// Sector of the C1 output.
+    #[arg(long, value_name = "N", requires = "c1")]
+    pub(crate) sector: Option<u64>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DemoArgs {
+    #[arg(long, default_value = "wpost")]
+    /// Proof kind: porep, wpost or winning.
+    pub(crate) kind: ProofKind,
+    /// Sector size.
+    #[arg(long, value_name = "SIZE", default_value = "2KiB")]
+    pub(crate) sector_size: SectorSize,
+    /// Directory that keeps the test keys [default: cuzk in the user's cache].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ProveArgs {
+    #[command(flatten)]
+    pub(crate) request: RequestArgs,
+    #[command(flatten)]
+    pub(crate) keys: KeyArgs,
+    /// Where the proof goes; it must not exist.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) request: RequestArgs,
+    #[command(flatten)]
+    pub(crate) keys: KeyArgs,
+    /// The proof.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) proof: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FixtureArgs {
+    #[command(flatten)]
+    pub(crate) circuit: CircuitArgs,
+    /// Everything in the fixture follows from it.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Sectors of a WindowPoSt partition [default: a full one].
+    #[arg(long, value_name = "N")]
+    pub(crate) sectors: Option<usize>,
+    /// Where the request goes [default: standard output]; it must not exist.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ParamsCommand {
+    /// Generates an insecure test key from a seed.
+    Generate(GenerateArgs),
+    /// Prints the sections of a key file.
+    Inspect {
+        /// The key file.
+        file: PathBuf,
+    },
+    /// Checks every point of a key file.
+    Check {
+        /// The key file.
+        file: PathBuf,
+        /// Also checks that points are in the prime-order subgroup; slow.
+        #[arg(long)]
+        subgroup: bool,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct GenerateArgs {
+    #[command(flatten)]
+    pub(crate) circuit: CircuitArgs,
+    /// Directory of the new files; not one of real keys.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// The secrets of the key follow from it.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+}

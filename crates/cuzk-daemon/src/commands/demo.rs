@@ -1,0 +1,56 @@
+//! `cuzk demo`: the whole way once, with a synthetic request and a test key.
+
+use std::path::PathBuf;
+
+use cuzk_core::CircuitSpec;
+use cuzk_filecoin::fixture::{FixtureOptions, generate};
+use cuzk_filecoin::{FilecoinCircuit, Request};
+
+use super::{params, prove};
+use crate::args::{Args, DemoArgs};
+use crate::exit::{Exit, Failure};
+use crate::house;
+use crate::machine;
+use crate::output;
+use crate::progress::Progress;
+
+/// The fixture and the key of the demo follow from it.
+const SEED: u64 = 1;
+
+pub(super) fn run(args: &Args, demo: &DemoArgs) -> Result<(), Failure> {
+    let wrong = |error| Failure::new(Exit::Input, error);
+    let progress = Progress::start("making a synthetic request");
+    let fixture = generate(
+        demo.kind,
+        demo.sector_size,
+        SEED,
+        &FixtureOptions::default(),
+    )
+    .map_err(wrong)?;
+    let mut file = Vec::new();
+    fixture.write_json(&mut file).map_err(wrong)?;
+    let request = Request::from_json(&file)?;
+    drop(progress);
+
+    let directory = directory(demo)?;
+    let circuit = FilecoinCircuit::new(demo.kind, demo.sector_size);
+    if !directory.join(circuit.params_file()).exists() {
+        params::generate_key(&circuit, &directory, SEED)?;
+    }
+    let mut config = house::configuration(args, None)?.config;
+    config.params_directory = directory;
+    config.allow_test_params = true;
+    // The engine verifies before it answers; what comes here is a valid proof.
+    let report = prove::prove_request(&config, &request, |_| Ok(()))?;
+    output::result(args.json, &report)
+}
+
+fn directory(demo: &DemoArgs) -> Result<PathBuf, Failure> {
+    let cache = || machine::cache_directory().map(|cache| cache.join("demo"));
+    demo.dir.clone().or_else(cache).ok_or_else(|| {
+        Failure::new(
+            Exit::Usage,
+            "no cache directory is known: give one with --dir",
+        )
+    })
+}

@@ -1,0 +1,123 @@
+//! `cuzk prove`: a request becomes a proof file.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use cuzk_core::{Blinding, Config, Engine, JobOptions, ProofReply, Span, Workload};
+use cuzk_filecoin::{FilecoinWorkload, Request};
+use serde::Serialize;
+
+use crate::args::{Args, ProveArgs};
+use crate::exit::Failure;
+use crate::files;
+use crate::house;
+use crate::machine;
+use crate::output;
+use crate::progress::Progress;
+
+pub(super) fn run(args: &Args, prove: &ProveArgs) -> Result<(), Failure> {
+    files::check_new(&prove.out)?;
+    let config = house::configuration(args, Some(&prove.keys))?.config;
+    let request = super::request(&prove.request)?;
+    let report = prove_request(&config, &request, |proof| {
+        files::write_bytes(&prove.out, proof)
+    })?;
+    output::result(args.json, &report)
+}
+
+/// How a proof was made, for people and programs.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    job: String,
+    circuit: String,
+    parts: usize,
+    proof_bytes: usize,
+    seconds: f64,
+    backend: &'static str,
+    tier: String,
+    placement: &'static str,
+    is_pinned: bool,
+    retries: usize,
+    counted_peak_bytes: u64,
+    process_peak_bytes: Option<u64>,
+    pub(super) timeline: Vec<Span>,
+    #[serde(skip)]
+    drawn: String,
+}
+
+/// Checks the vanilla proofs, proves, verifies, and hands the bytes over.
+pub(super) fn prove_request(
+    config: &Config,
+    request: &Request,
+    deliver: impl FnOnce(&[u8]) -> Result<(), Failure>,
+) -> Result<Report, Failure> {
+    let begun = Instant::now();
+    let progress = Progress::start("checking the request");
+    let workload = Arc::new(request.workload()?);
+    let engine = house::engine(config)?;
+    // A missing key is told before anything takes long.
+    engine.keys().check_present(workload.circuit().as_ref())?;
+    workload.check_vanilla()?;
+    progress.show(&format!("proving {}", workload.label()), 0, 1);
+    let options = JobOptions {
+        priority: request.priority,
+        blinding: Blinding::Fresh,
+    };
+    let reply = engine.submit(workload.clone(), options)?.wait()?;
+    drop(progress);
+    deliver(&reply.proof)?;
+    Ok(report(&engine, &workload, &reply, begun))
+}
+
+fn report(
+    engine: &Engine,
+    workload: &FilecoinWorkload,
+    reply: &ProofReply,
+    begun: Instant,
+) -> Report {
+    // Parts of one proof are placed alike; the first one speaks for them.
+    let placement = reply.parts[0].placement;
+    Report {
+        job: workload.label(),
+        circuit: workload.circuit().id().to_string(),
+        parts: reply.parts.len(),
+        proof_bytes: reply.proof.len(),
+        seconds: begun.elapsed().as_secs_f64(),
+        backend: reply.backend,
+        tier: reply.tier.clone(),
+        placement: placement.name,
+        is_pinned: placement.is_pinned,
+        retries: reply.parts.iter().map(|part| part.retries).sum(),
+        counted_peak_bytes: engine.budget().usage().peak_bytes,
+        process_peak_bytes: machine::peak_bytes(),
+        timeline: reply.timeline.spans(),
+        drawn: reply.timeline.to_string(),
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{}: proof of {} bytes, verified",
+            self.job, self.proof_bytes
+        )?;
+        writeln!(
+            f,
+            "backend {}, key tier {}, placement {}, is_pinned={}, retries {}",
+            self.backend, self.tier, self.placement, self.is_pinned, self.retries
+        )?;
+        writeln!(f, "{:.2} s from request to proof", self.seconds)?;
+        write!(
+            f,
+            "memory: {} counted at most",
+            output::bytes(self.counted_peak_bytes)
+        )?;
+        match self.process_peak_bytes {
+            Some(bytes) => writeln!(f, ", the process took {}", output::bytes(bytes))?,
+            None => writeln!(f)?,
+        }
+        write!(f, "\n{}", self.drawn)
+    }
+}
