@@ -134,17 +134,13 @@ fn loom(workspace: &Workspace) -> anyhow::Result<Outcome> {
             "no crate has a feature `{LOOM}` with models"
         )));
     }
-    for name in modelled {
+    test_each(&modelled, |name| {
         let mut cargo = workspace.cargo();
         cargo
             .args(["test", "--locked", "-p", name, "--features", LOOM])
             .args(["--lib", LOOM]);
-        let outcome = run_tests(&mut cargo)?;
-        if outcome != Outcome::Passed {
-            return Ok(outcome);
-        }
-    }
-    Ok(Outcome::Passed)
+        cargo
+    })
 }
 
 /// Runs the tests of the memory crates with an instrumented build of them and all
@@ -165,19 +161,18 @@ fn asan(workspace: &Workspace) -> anyhow::Result<Outcome> {
             "the toolchain has no sanitizer runtime".to_owned(),
         ));
     }
-    let mut cargo = workspace.cargo();
-    cargo.args(["test", "--locked", "--tests"]);
-    for name in SANITIZED {
-        cargo.args(["-p", name]);
-    }
-    cargo
-        .args(["--target", host, "--target-dir", "target/asan"])
-        // The flag is there on stable compilers, behind this door.
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("RUSTFLAGS", "-Zsanitizer=address")
-        // Looking for leaks needs ptrace, which containers often refuse.
-        .env("ASAN_OPTIONS", "detect_leaks=0");
-    run_tests(&mut cargo)
+    test_each(&SANITIZED, |name| {
+        let mut cargo = workspace.cargo();
+        cargo
+            .args(["test", "--locked", "-p", name, "--tests"])
+            .args(["--target", host, "--target-dir", "target/asan"])
+            // The flag is there on stable compilers, behind this door.
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("RUSTFLAGS", "-Zsanitizer=address")
+            // Looking for leaks needs ptrace, which containers often refuse.
+            .env("ASAN_OPTIONS", "detect_leaks=0");
+        cargo
+    })
 }
 
 /// Checks what needs no network: advisories have a database to fetch.
@@ -223,6 +218,16 @@ fn succeed(command: &mut Command) -> anyhow::Result<Outcome> {
     } else {
         Outcome::Failed(status.to_string())
     })
+}
+
+/// Runs one `cargo test` for each package; passed if each ran tests and none failed.
+fn test_each(names: &[&str], command: impl Fn(&str) -> Command) -> anyhow::Result<Outcome> {
+    for name in names {
+        if let Outcome::Failed(reason) = run_tests(&mut command(name))? {
+            return Ok(Outcome::Failed(format!("{name}: {reason}")));
+        }
+    }
+    Ok(Outcome::Passed)
 }
 
 /// Runs a `cargo test`, shows what it prints, and refuses a run without a test: a
