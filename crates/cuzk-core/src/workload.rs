@@ -8,12 +8,10 @@ use bellpepper_core::SynthesisError;
 use bellperson::groth16::{PreparedVerifyingKey, Proof};
 use blstrs::Bls12;
 use cuzk_synth::Pass;
-use serde::{Deserialize, Serialize};
 
 /// Names a circuit, everything about it that does not depend on a witness, and so
 /// its key: `porep-2k`, `wpost-32g`. Parts with one id have one shape.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CircuitId(pub Arc<str>);
 
 impl CircuitId {
