@@ -1,0 +1,207 @@
+//! Which circuits there are: their ids, key file names and blank form.
+
+use std::str::FromStr;
+
+use bellpepper_core::{Circuit, SynthesisError};
+use cuzk_core::{CircuitId, CircuitSpec};
+use cuzk_synth::Pass;
+use filecoin_proofs::constants::DefaultPieceHasher;
+use filecoin_proofs::parameters::{
+    public_params, window_post_public_params, winning_post_public_params,
+};
+use filecoin_proofs::{PoRepConfig, PoStConfig};
+use filecoin_proofs_api::{RegisteredPoStProof, RegisteredSealProof};
+use storage_proofs_core::compound_proof::CompoundProof;
+use storage_proofs_core::parameter_cache::{
+    CacheableParameters, get_parameter_data, parameter_id, verifying_key_id,
+};
+use storage_proofs_porep::stacked::{StackedCompound, StackedDrg};
+use storage_proofs_post::fallback::{FallbackPoSt, FallbackPoStCompound};
+use storage_proofs_update::{EmptySectorUpdate, EmptySectorUpdateCompound};
+
+use crate::error::UnknownName;
+use crate::shape::{Shape, with_tree};
+use crate::sizes::{ProofKind, SectorSize};
+
+/// One circuit: a proof kind at a sector size.
+///
+/// Its id is `<kind>-<size>` (`porep-32g`), its key files have the names that the
+/// stock software looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FilecoinCircuit {
+    /// The proof kind.
+    pub kind: ProofKind,
+    /// The sector size.
+    pub sector_size: SectorSize,
+}
+
+impl FilecoinCircuit {
+    /// The circuit of a kind at a size.
+    pub const fn new(kind: ProofKind, sector_size: SectorSize) -> Self {
+        Self { kind, sector_size }
+    }
+
+    /// Every circuit: all kinds at all sizes.
+    pub fn all() -> impl Iterator<Item = Self> {
+        ProofKind::ALL
+            .into_iter()
+            .flat_map(|kind| SectorSize::ALL.map(|size| Self::new(kind, size)))
+    }
+
+    /// What key file names are made of: a prefix with the tree's shape and a hash
+    /// of the public parameters.
+    fn cache_identifier(&self) -> String {
+        let Self { kind, sector_size } = *self;
+        with_tree!(sector_size, cache_identifier(kind, sector_size))
+    }
+}
+
+/// Reads an id: `porep-32g`.
+impl FromStr for FilecoinCircuit {
+    type Err = UnknownName;
+
+    fn from_str(id: &str) -> Result<Self, UnknownName> {
+        Self::all()
+            .find(|circuit| circuit.id().as_str() == id)
+            .ok_or_else(|| UnknownName {
+                what: "circuit",
+                have: id.into(),
+                known: "porep|snap|wpost|winning, a dash, 2k|8m|512m|32g|64g (porep-32g)",
+            })
+    }
+}
+
+impl CircuitSpec for FilecoinCircuit {
+    fn id(&self) -> CircuitId {
+        let id = format!(
+            "{}-{}",
+            self.kind.short_name(),
+            self.sector_size.short_name()
+        );
+        CircuitId::from(id.as_str())
+    }
+
+    fn params_file(&self) -> String {
+        parameter_id(&self.cache_identifier())
+    }
+
+    fn vk_file(&self) -> String {
+        verifying_key_id(&self.cache_identifier())
+    }
+
+    fn params_digest(&self) -> Option<String> {
+        get_parameter_data(&self.cache_identifier()).map(|data| data.digest.clone())
+    }
+
+    fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        let Self { kind, sector_size } = *self;
+        with_tree!(sector_size, synthesize_blank(kind, sector_size, pass))
+    }
+}
+
+/// Settings of a PoRep circuit. All versions of the seal proofs share one circuit;
+/// 1.1 stands for them.
+fn porep_config(size: SectorSize) -> PoRepConfig {
+    use RegisteredSealProof as P;
+    match size {
+        SectorSize::KiB2 => P::StackedDrg2KiBV1_1,
+        SectorSize::MiB8 => P::StackedDrg8MiBV1_1,
+        SectorSize::MiB512 => P::StackedDrg512MiBV1_1,
+        SectorSize::GiB32 => P::StackedDrg32GiBV1_1,
+        SectorSize::GiB64 => P::StackedDrg64GiBV1_1,
+    }
+    .as_v1_config()
+}
+
+fn winning_config(size: SectorSize) -> PoStConfig {
+    use RegisteredPoStProof as P;
+    match size {
+        SectorSize::KiB2 => P::StackedDrgWinning2KiBV1,
+        SectorSize::MiB8 => P::StackedDrgWinning8MiBV1,
+        SectorSize::MiB512 => P::StackedDrgWinning512MiBV1,
+        SectorSize::GiB32 => P::StackedDrgWinning32GiBV1,
+        SectorSize::GiB64 => P::StackedDrgWinning64GiBV1,
+    }
+    .as_v1_config()
+}
+
+fn window_config(size: SectorSize) -> PoStConfig {
+    use RegisteredPoStProof as P;
+    match size {
+        SectorSize::KiB2 => P::StackedDrgWindow2KiBV1_2,
+        SectorSize::MiB8 => P::StackedDrgWindow8MiBV1_2,
+        SectorSize::MiB512 => P::StackedDrgWindow512MiBV1_2,
+        SectorSize::GiB32 => P::StackedDrgWindow32GiBV1_2,
+        SectorSize::GiB64 => P::StackedDrgWindow64GiBV1_2,
+    }
+    .as_v1_config()
+}
+
+/// Why the parameters of a circuit in the tables can always be made.
+const KNOWN: &str = "the circuit crates know the sizes of the chain";
+
+fn cache_identifier<Tree: Shape>(kind: ProofKind, size: SectorSize) -> String {
+    match kind {
+        ProofKind::PoRep => porep_config(size)
+            .get_cache_identifier::<Tree>()
+            .expect(KNOWN),
+        ProofKind::WindowPost => window_config(size)
+            .get_cache_identifier::<Tree>()
+            .expect(KNOWN),
+        ProofKind::WinningPost => winning_config(size)
+            .get_cache_identifier::<Tree>()
+            .expect(KNOWN),
+        ProofKind::SnapDeals => {
+            let params = storage_proofs_update::PublicParams::from_sector_size(size.bytes());
+            EmptySectorUpdateCompound::<Tree>::cache_identifier(&params)
+        }
+    }
+}
+
+fn synthesize_blank<Tree: Shape>(
+    kind: ProofKind,
+    size: SectorSize,
+    pass: &mut Pass<'_>,
+) -> Result<(), SynthesisError> {
+    match kind {
+        ProofKind::PoRep => {
+            let params = public_params::<Tree>(&porep_config(size)).expect(KNOWN);
+            <StackedCompound<Tree, DefaultPieceHasher> as CompoundProof<
+                '_,
+                StackedDrg<'_, Tree, DefaultPieceHasher>,
+                _,
+            >>::blank_circuit(&params)
+            .synthesize(pass)
+        }
+        ProofKind::WindowPost => {
+            let params = window_post_public_params::<Tree>(&window_config(size)).expect(KNOWN);
+            blank_post::<Tree>(&params, pass)
+        }
+        ProofKind::WinningPost => {
+            let params = winning_post_public_params::<Tree>(&winning_config(size)).expect(KNOWN);
+            blank_post::<Tree>(&params, pass)
+        }
+        ProofKind::SnapDeals => {
+            let params = storage_proofs_update::PublicParams::from_sector_size(size.bytes());
+            <EmptySectorUpdateCompound<Tree> as CompoundProof<
+                '_,
+                EmptySectorUpdate<Tree>,
+                _,
+            >>::blank_circuit(&params)
+            .synthesize(pass)
+        }
+    }
+}
+
+fn blank_post<Tree: Shape>(
+    params: &storage_proofs_post::fallback::PublicParams,
+    pass: &mut Pass<'_>,
+) -> Result<(), SynthesisError> {
+    <FallbackPoStCompound<Tree> as CompoundProof<'_, FallbackPoSt<'_, Tree>, _>>::blank_circuit(
+        params,
+    )
+    .synthesize(pass)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! The engine's view of a request, and verification.
+
+use std::sync::Arc;
+
+use bellperson::groth16::{PreparedVerifyingKey, Proof, verify_proof};
+use blstrs::{Bls12, Scalar};
+use cuzk_core::{CircuitSpec, Part, Workload, WorkloadError};
+
+use crate::circuits::FilecoinCircuit;
+use crate::error::{fault, item};
+
+/// Bytes of one encoded proof: two compressed G1 points and one G2 point.
+pub const PROOF_BYTES: usize = 192;
+
+/// What a proof kind makes of a request.
+pub(crate) trait Job: Send + Sync {
+    fn label(&self) -> String;
+    fn circuit(&self) -> FilecoinCircuit;
+    fn part_count(&self) -> usize;
+    /// Part `index`, below `part_count`.
+    fn part(&self, index: usize) -> Box<dyn Part>;
+    /// Public inputs of a part as a verifier computes them, without the one.
+    fn public_inputs(&self, index: usize) -> Result<Vec<Scalar>, WorkloadError>;
+    fn check_vanilla(&self) -> Result<(), WorkloadError>;
+}
+
+/// A request, parsed: its parts for the engine, and the check of its proofs.
+///
+/// Memory: the vanilla proofs are held as parsed, about as large as their bincode
+/// (a 32 GiB PoRep 17 MB, a full WindowPoSt partition 65 MB).
+pub struct FilecoinWorkload {
+    job: Box<dyn Job>,
+}
+
+impl std::fmt::Debug for FilecoinWorkload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("FilecoinWorkload")
+            .field(&self.job.label())
+            .finish()
+    }
+}
+
+impl FilecoinWorkload {
+    pub(crate) fn new(job: Box<dyn Job>) -> Self {
+        Self { job }
+    }
+
+    /// Which circuit the parts share, with its kind and sector size.
+    pub fn filecoin_circuit(&self) -> FilecoinCircuit {
+        self.job.circuit()
+    }
+
+    /// Checks the vanilla proofs natively: paths, labels, challenges. Cheap beside
+    /// a proof (milliseconds a sector, seconds for a 32 GiB PoRep), and a vanilla
+    /// proof that does not hold is the caller's error.
+    ///
+    /// # Errors
+    /// With the field and place of the first one that does not hold.
+    pub fn check_vanilla(&self) -> Result<(), WorkloadError> {
+        self.job.check_vanilla()
+    }
+
+    /// Public inputs of a part as a verifier computes them, without the constant
+    /// one.
+    ///
+    /// # Errors
+    /// If `part` is out of range.
+    pub fn public_inputs(&self, part: usize) -> Result<Vec<Scalar>, WorkloadError> {
+        self.in_range(part)?;
+        self.job.public_inputs(part)
+    }
+
+    /// Checks encoded proofs.
+    ///
+    /// # Errors
+    /// If the bytes are not the proofs of all parts; proofs that fail the check
+    /// are `Ok(false)`.
+    pub fn verify_bytes(
+        &self,
+        vk: &PreparedVerifyingKey<Bls12>,
+        bytes: &[u8],
+    ) -> Result<bool, WorkloadError> {
+        self.verify(vk, &self.decode(bytes)?)
+    }
+
+    /// Reads encoded proofs, one a part.
+    ///
+    /// # Errors
+    /// If the length is wrong or a point is not on its curve or in its group.
+    pub fn decode(&self, bytes: &[u8]) -> Result<Vec<Proof<Bls12>>, WorkloadError> {
+        let want = self.job.part_count() * PROOF_BYTES;
+        if bytes.len() != want {
+            let have = bytes.len();
+            return Err(fault("proof", format!("{have} bytes, must be {want}")));
+        }
+        bytes
+            .chunks(PROOF_BYTES)
+            .enumerate()
+            .map(|(index, chunk)| {
+                Proof::read(chunk).map_err(|error| fault(item("proof", index), error))
+            })
+            .collect()
+    }
+
+    fn in_range(&self, part: usize) -> Result<(), WorkloadError> {
+        let count = self.job.part_count();
+        if part < count {
+            return Ok(());
+        }
+        Err(fault("part", format!("{part} of a proof with {count}")))
+    }
+
+    fn counted(&self, proofs: &[Proof<Bls12>]) -> Result<(), WorkloadError> {
+        let (have, want) = (proofs.len(), self.job.part_count());
+        if have == want {
+            return Ok(());
+        }
+        Err(fault("proof", format!("{have} proofs, must be {want}")))
+    }
+}
+
+impl Workload for FilecoinWorkload {
+    fn label(&self) -> String {
+        self.job.label()
+    }
+
+    fn circuit(&self) -> Arc<dyn CircuitSpec> {
+        Arc::new(self.job.circuit())
+    }
+
+    fn part_count(&self) -> usize {
+        self.job.part_count()
+    }
+
+    fn part(&self, index: usize) -> Result<Box<dyn Part>, WorkloadError> {
+        self.in_range(index)?;
+        Ok(self.job.part(index))
+    }
+
+    fn verify(
+        &self,
+        vk: &PreparedVerifyingKey<Bls12>,
+        proofs: &[Proof<Bls12>],
+    ) -> Result<bool, WorkloadError> {
+        self.counted(proofs)?;
+        for (index, proof) in proofs.iter().enumerate() {
+            let inputs = self.job.public_inputs(index)?;
+            let holds = verify_proof(vk, proof, &inputs).map_err(|_| {
+                let circuit = self.job.circuit();
+                let (kind, size, count) = (circuit.kind, circuit.sector_size, inputs.len());
+                let reason = format!("not of {kind} {size}, which has {count} public inputs");
+                fault("verifying key", reason)
+            })?;
+            if !holds {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {
+        self.counted(proofs)?;
+        let mut bytes = Vec::with_capacity(proofs.len() * PROOF_BYTES);
+        for (index, proof) in proofs.iter().enumerate() {
+            proof
+                .write(&mut bytes)
+                .map_err(|error| fault(item("proof", index), error))?;
+        }
+        Ok(bytes)
+    }
+}
