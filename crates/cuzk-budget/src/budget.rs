@@ -38,8 +38,7 @@ impl Shared {
     pub(crate) fn idle_within(&self, ledger: usize) -> Idle {
         self.reclaimers.with_idle(|reclaimers_ledger| {
             let state = lock(&self.state);
-            let is_within = state.chain(reclaimers_ledger).any(|index| index == ledger);
-            is_within
+            state.chain(reclaimers_ledger).any(|index| index == ledger)
         })
     }
 }

@@ -14,20 +14,25 @@ pub struct Factor {
     pub unit: &'static str,
 }
 
+impl Factor {
+    /// `count` of `unit`.
+    pub const fn new(count: u64, unit: &'static str) -> Self {
+        Self { count, unit }
+    }
+}
+
 /// A ledger's limit and one named line for each consumer under it.
 ///
 /// ```
 /// use cuzk_budget::{Consumer, Factor, Plan};
 ///
 /// let mut plan = Plan::new("host memory", 1 << 30);
-/// plan.add(
-///     Consumer("columns"),
-///     &[
-///         Factor { count: 3, unit: "columns" },
-///         Factor { count: 1 << 20, unit: "scalars" },
-///         Factor { count: 32, unit: "bytes" },
-///     ],
-/// )?;
+/// let factors = [
+///     Factor::new(3, "columns"),
+///     Factor::new(1 << 20, "scalars"),
+///     Factor::new(32, "bytes"),
+/// ];
+/// plan.add(Consumer("columns"), &factors)?;
 /// plan.check()?;
 /// println!("{plan}");
 /// # Ok::<(), cuzk_budget::PlanError>(())
@@ -161,12 +166,17 @@ impl fmt::Display for Plan {
 
         let name_width = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
         let sum_width = rows.iter().map(|row| row.1.len()).max().unwrap_or(0);
+        let bytes_width = rows
+            .iter()
+            .map(|row| grouped(row.2).len())
+            .max()
+            .unwrap_or(0);
         writeln!(f, "{}", self.ledger)?;
         for (name, sum, bytes) in rows {
             let gibibytes = bytes as f64 / f64::from(1 << 30);
             writeln!(
                 f,
-                "  {name:name_width$}  {sum:sum_width$}  {:>26} B {gibibytes:>10.3} GiB",
+                "  {name:name_width$}  {sum:sum_width$}  {:>bytes_width$} B  {gibibytes:>9.3} GiB",
                 grouped(bytes)
             )?;
         }
@@ -187,7 +197,7 @@ fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

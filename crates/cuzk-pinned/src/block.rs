@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cuzk_budget::Reservation;
+use cuzk_budget::{Consumer, Reservation};
 
 use crate::backing::Backing;
 use crate::error::BackingError;
@@ -59,7 +59,8 @@ pub(crate) struct Block {
     source: Arc<Source>,
     start: NonNull<u8>,
     capacity: usize,
-    reservation: Reservation,
+    /// Absent where there are no bytes to count.
+    reservation: Option<Reservation>,
 }
 
 // SAFETY: a block is the only owner of its memory, which `Backing` promises to
@@ -69,30 +70,34 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// Allocates as many bytes as `reservation` counts.
+    /// Allocates as many bytes as `reservation` counts, which is not zero.
     pub(crate) fn allocate(
         source: &Arc<Source>,
         capacity: usize,
         reservation: Reservation,
     ) -> Result<Self, BackingError> {
         debug_assert_eq!(capacity as u64, reservation.bytes());
-        let start = match capacity {
-            // Memory of no bytes needs no allocation, only an aligned address.
-            0 => NonNull::<Page>::dangling().cast(),
-            _ => source.backing.allocate(capacity)?,
-        };
-        if capacity > 0 {
-            source.allocations.fetch_add(1, Ordering::Relaxed);
-            let added = capacity as u64;
-            let held_bytes = source.held_bytes.fetch_add(added, Ordering::Relaxed) + added;
-            source.peak_bytes.fetch_max(held_bytes, Ordering::Relaxed);
-        }
+        let start = source.backing.allocate(capacity)?;
+        let added = capacity as u64;
+        source.allocations.fetch_add(1, Ordering::Relaxed);
+        let held_bytes = source.held_bytes.fetch_add(added, Ordering::Relaxed) + added;
+        source.peak_bytes.fetch_max(held_bytes, Ordering::Relaxed);
         Ok(Self {
             source: Arc::clone(source),
             start,
             capacity,
-            reservation,
+            reservation: Some(reservation),
         })
+    }
+
+    /// A block of no bytes: an aligned address and nothing else.
+    pub(crate) fn of_nothing(source: &Arc<Source>) -> Self {
+        Self {
+            source: Arc::clone(source),
+            start: NonNull::<Page>::dangling().cast(),
+            capacity: 0,
+            reservation: None,
+        }
     }
 
     pub(crate) fn capacity(&self) -> usize {
@@ -103,14 +108,17 @@ impl Block {
         &self.source
     }
 
-    pub(crate) fn reservation_mut(&mut self) -> &mut Reservation {
-        &mut self.reservation
+    /// Books the bytes on `consumer`.
+    pub(crate) fn reassign(&mut self, consumer: Consumer) {
+        if let Some(reservation) = &mut self.reservation {
+            reservation.reassign(consumer);
+        }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the block owns `capacity` bytes from `start`, which were
-        // zeroed by the backing and are thus initialised; the borrow keeps the
-        // block alive and unwritten.
+        // SAFETY: the block owns `capacity` bytes from `start` (none, at an
+        // aligned address, in an empty one), which the backing zeroed and which
+        // are thus initialised; the borrow keeps the block alive and unwritten.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.capacity) }
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::block::Block;
 use crate::fence::Fence;
+use crate::selection::Selection;
 
 /// Idle blocks of a pool.
 #[derive(Default)]
@@ -15,6 +16,8 @@ pub(crate) struct Idle {
     /// Blocks that become idle when their fence has passed, oldest first.
     fenced: VecDeque<Fenced>,
     fenced_bytes: u64,
+    /// What the one request that reclaims has set aside.
+    pub(crate) claim: Option<Selection>,
 }
 
 /// A block whose memory something may still read. It is freed only after its
@@ -62,8 +65,27 @@ impl Idle {
         self.fenced_bytes
     }
 
-    /// Adds a block that nothing touches any more.
+    /// Adds a block that nothing touches any more. The claim gets it if it can
+    /// use it.
     pub(crate) fn put(&mut self, block: Block) {
+        if let Some(block) = self.offer(block) {
+            self.put_unclaimed(block);
+        }
+    }
+
+    /// Gives a block to the claim, or back if the claim cannot use it.
+    pub(crate) fn offer(&mut self, block: Block) -> Option<Block> {
+        if let Some(claim) = &mut self.claim
+            && let Some(index) = claim.place_for(block.capacity())
+        {
+            claim.set(index, block);
+            return None;
+        }
+        Some(block)
+    }
+
+    /// Adds a block that the claim is not to have.
+    pub(crate) fn put_unclaimed(&mut self, block: Block) {
         self.bytes += block.capacity() as u64;
         self.count += 1;
         let same_size = self.blocks.entry(block.capacity()).or_default();
@@ -99,18 +121,14 @@ impl Idle {
         Some(fenced)
     }
 
-    /// Takes out the block whose fence was set first of those that can serve
-    /// one of `capacities`.
-    pub(crate) fn take_fenced_fitting(
-        &mut self,
-        capacities: impl Iterator<Item = usize> + Clone,
-        waste_percent: u8,
-    ) -> Option<Fenced> {
-        let position = self.fenced.iter().position(|fenced| {
-            capacities.clone().any(|capacity| {
-                (capacity..=most(capacity, waste_percent)).contains(&fenced.capacity)
-            })
-        })?;
+    /// Takes out the block whose fence was set first of those that the claim
+    /// can use.
+    pub(crate) fn take_fenced_for_claim(&mut self) -> Option<Fenced> {
+        let claim = self.claim.as_ref()?;
+        let position = self
+            .fenced
+            .iter()
+            .position(|fenced| claim.place_for(fenced.capacity).is_some())?;
         let fenced = self.fenced.remove(position)?;
         self.fenced_bytes -= fenced.capacity as u64;
         Some(fenced)
@@ -151,27 +169,24 @@ impl Idle {
     /// request up, each by the smallest block that fits and wastes no more than
     /// `waste_percent`: with both bounds growing with the size, that order
     /// serves the most.
-    pub(crate) fn select(&mut self, capacities: &[usize], waste_percent: u8) -> Vec<Option<Block>> {
-        let mut selected: Vec<Option<Block>> = capacities
-            .iter()
-            .map(|&capacity| self.take_fitting(capacity, capacity))
-            .collect();
-        if self.count > 0 && selected.iter().any(Option::is_none) {
-            let mut order: Vec<usize> = (0..capacities.len())
-                .filter(|&index| selected[index].is_none() && capacities[index] > 0)
-                .collect();
-            order.sort_by_key(|&index| capacities[index]);
-            for index in order {
-                let capacity = capacities[index];
-                selected[index] = self.take_fitting(capacity, most(capacity, waste_percent));
+    pub(crate) fn select(&mut self, capacities: &[usize], waste_percent: u8) -> Selection {
+        let mut selection = Selection::of_none(capacities, waste_percent);
+        if self.count == 0 {
+            return selection;
+        }
+        for (index, &capacity) in capacities.iter().enumerate() {
+            if let Some(block) = self.take_fitting(capacity, capacity) {
+                selection.set(index, block);
             }
         }
-        selected
+        let mut order: Vec<(usize, usize)> = selection.unserved().collect();
+        order.sort_by_key(|&(_, capacity)| capacity);
+        for (index, capacity) in order {
+            let most = selection.most(capacity);
+            if let Some(block) = self.take_fitting(capacity, most) {
+                selection.set(index, block);
+            }
+        }
+        selection
     }
-}
-
-/// Capacity of the largest block that may serve `bytes`.
-fn most(bytes: usize, waste_percent: u8) -> usize {
-    let waste = bytes as u128 * u128::from(waste_percent) / 100;
-    usize::try_from(bytes as u128 + waste).unwrap_or(usize::MAX)
 }

@@ -63,5 +63,7 @@ pub use pool::{PinnedPool, PoolOptions};
 pub use request::{AcquireRequest, Acquired};
 pub use stats::PoolStats;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "loom"))]
+mod models;
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;

@@ -18,7 +18,7 @@ use crate::error::AcquireError;
 use crate::fence::Fence;
 use crate::idle::{Fenced, Idle};
 use crate::request::{AcquireRequest, Acquired, Order};
-use crate::selection::{Grant, Selection, remainder_bytes};
+use crate::selection::{Claim, Grant};
 use crate::stats::PoolStats;
 use crate::sync::{Mutex, lock};
 
@@ -253,20 +253,20 @@ impl Shared {
         {
             let mut idle = lock(&self.idle);
             idle.sweep();
-            let blocks = idle.select(&order.capacities, self.options.waste_percent);
+            let selection = idle.select(&order.capacities, self.options.waste_percent);
+            let remainder_bytes = order.bytes + selection.unserved_bytes();
             // Nobody sees the idle ones without these: the lock is held until
             // they are granted or back.
-            match turn.take(order.consumer, remainder_bytes(order, &blocks)) {
+            match turn.take(order.consumer, remainder_bytes) {
                 Ok(reservation) => {
                     return Ok(Grant {
-                        selection: Selection::new(self, blocks),
+                        pool: Arc::clone(self),
+                        selection,
                         reservation,
                     });
                 }
                 Err(error) => {
-                    for block in blocks.into_iter().flatten() {
-                        idle.put(block);
-                    }
+                    selection.into_blocks().for_each(|block| idle.put(block));
                     match &error {
                         BudgetError::Refused(shortage) if shortage.waiters_ahead == 0 => {}
                         _ => return Err(error.into()),
@@ -277,53 +277,36 @@ impl Shared {
         turn.reclaiming(|turn| self.take_reclaiming(order, turn))
     }
 
-    /// As `take`, in the one turn to reclaim. The blocks set aside are out of
-    /// sight of the reclaimers, so what this request can use is not freed.
+    /// As `take`, in the one turn to reclaim. What this request can use is set
+    /// aside, out of sight of the reclaimers, and so is what comes back
+    /// meanwhile.
     fn take_reclaiming(
         self: &Arc<Self>,
         order: &Order,
         turn: &ReclaimingTurn<'_>,
     ) -> Result<Grant, AcquireError> {
-        let mut selection = self.select_waiting_for_fences(order);
+        let claim = Claim::new(self, order, self.options.waste_percent);
         loop {
-            let remainder_bytes = selection.remainder_bytes(order);
-            match turn.take(order.consumer, remainder_bytes) {
+            let unserved_bytes = claim.unserved_bytes();
+            match turn.take(order.consumer, order.bytes + unserved_bytes) {
                 Ok(reservation) => {
-                    return Ok(Grant {
-                        selection,
+                    let mut grant = Grant {
+                        pool: Arc::clone(self),
+                        selection: claim.into_selection(),
                         reservation,
-                    });
+                    };
+                    // A buffer that came back meanwhile brings its own bytes.
+                    let surplus_bytes = unserved_bytes - grant.selection.unserved_bytes();
+                    let given_back = grant.reservation.shrink(surplus_bytes);
+                    given_back.expect("the bytes were reserved just now");
+                    return Ok(grant);
                 }
                 Err(BudgetError::Refused(shortage))
                     if shortage.waiters_ahead == 0
-                        && selection.give_up_waste(order, shortage.missing_bytes()) => {}
+                        && (claim.unserved_bytes() < unserved_bytes
+                            || claim.give_up_waste(shortage.missing_bytes())) => {}
                 Err(error) => return Err(error.into()),
             }
-        }
-    }
-
-    /// Sets blocks aside, those included whose fence has to be waited for.
-    fn select_waiting_for_fences(self: &Arc<Self>, order: &Order) -> Selection {
-        let waste_percent = self.options.waste_percent;
-        loop {
-            let fenced = {
-                let mut idle = lock(&self.idle);
-                let blocks = idle.select(&order.capacities, waste_percent);
-                let lacking = (0..blocks.len())
-                    .filter(|&index| blocks[index].is_none())
-                    .map(|index| order.capacities[index]);
-                match idle.take_fenced_fitting(lacking, waste_percent) {
-                    None => return Selection::new(self, blocks),
-                    Some(fenced) => {
-                        for block in blocks.into_iter().flatten() {
-                            idle.put(block);
-                        }
-                        fenced
-                    }
-                }
-            };
-            let block = fenced.wait();
-            lock(&self.idle).put(block);
         }
     }
 
@@ -344,10 +327,8 @@ impl Shared {
         order: &Order,
     ) -> Result<(Acquired, u64), AcquireError> {
         let mut fresh = Vec::new();
-        for (index, &capacity) in order.capacities.iter().enumerate() {
-            if grant.selection.serves(index) {
-                continue;
-            }
+        let unserved: Vec<(usize, usize)> = grant.selection.unserved().collect();
+        for (index, capacity) in unserved {
             let counted = grant
                 .reservation
                 .split(capacity as u64)
@@ -369,16 +350,22 @@ impl Shared {
         let mut buffers = Vec::with_capacity(order.lens.len());
         for (index, &len) in order.lens.iter().enumerate() {
             if let Some(block) = grant.selection.block_mut(index) {
-                block.reservation_mut().reassign(order.consumer);
+                block.reassign(order.consumer);
                 reuses += 1;
             }
-            let block = grant.selection.take(index).or_else(|| fresh.next());
+            let block = match order.capacities[index] {
+                0 => Some(Block::of_nothing(&self.source)),
+                _ => grant.selection.take(index).or_else(|| fresh.next()),
+            };
             let block = block.expect("a block was set aside or allocated for each buffer");
             buffers.push(PinnedBacking::new(block, len, Arc::downgrade(self)));
         }
+        // What is left of the reservation is what was asked beside the buffers.
+        let left_bytes = grant.reservation.bytes();
+        let reservation = grant.reservation.split(left_bytes);
         let acquired = Acquired {
             buffers,
-            reservation: grant.reservation,
+            reservation: reservation.expect("a reservation holds its own bytes"),
         };
         Ok((acquired, reuses))
     }
@@ -428,8 +415,11 @@ impl Reclaim for Shared {
                 break;
             };
             let block = fenced.wait();
-            freed_bytes += block.capacity() as u64;
-            drop(block);
+            let unclaimed = lock(&self.idle).offer(block);
+            if let Some(block) = unclaimed {
+                freed_bytes += block.capacity() as u64;
+                drop(block);
+            }
         }
         freed_bytes
     }

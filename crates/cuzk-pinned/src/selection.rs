@@ -9,36 +9,51 @@ use crate::pool::Shared;
 use crate::request::Order;
 use crate::sync::lock;
 
-/// Blocks set aside for a request. Those that are not taken out go back to the
-/// idle ones.
+/// Blocks for the buffers of a request, one each or none.
 pub(crate) struct Selection {
-    pool: Arc<Shared>,
+    capacities: Vec<usize>,
+    waste_percent: u8,
     blocks: Vec<Option<Block>>,
 }
 
-/// A request that the budget has granted: blocks set aside, and the bytes for
-/// all the rest.
-pub(crate) struct Grant {
-    pub(crate) selection: Selection,
-    pub(crate) reservation: Reservation,
-}
-
 impl Selection {
-    pub(crate) fn new(pool: &Arc<Shared>, blocks: Vec<Option<Block>>) -> Self {
+    /// For buffers of `capacities`, none of which has a block.
+    pub(crate) fn of_none(capacities: &[usize], waste_percent: u8) -> Self {
         Self {
-            pool: Arc::clone(pool),
-            blocks,
+            capacities: capacities.to_vec(),
+            waste_percent,
+            blocks: capacities.iter().map(|_| None).collect(),
         }
     }
 
-    /// Bytes that `order` must reserve beside these blocks.
-    pub(crate) fn remainder_bytes(&self, order: &Order) -> u64 {
-        remainder_bytes(order, &self.blocks)
+    /// Indices and capacities of the buffers that have no block.
+    pub(crate) fn unserved(&self) -> impl Iterator<Item = (usize, usize)> + Clone + '_ {
+        let buffers = self.capacities.iter().copied().enumerate();
+        buffers.filter(|&(index, capacity)| capacity > 0 && self.blocks[index].is_none())
     }
 
-    /// Whether buffer `index` has a block.
-    pub(crate) fn serves(&self, index: usize) -> bool {
-        self.blocks[index].is_some()
+    /// The buffer without a block that one of `block_bytes` serves best.
+    pub(crate) fn place_for(&self, block_bytes: usize) -> Option<usize> {
+        self.unserved()
+            .filter(|&(_, capacity)| self.serves(block_bytes, capacity))
+            .max_by_key(|&(_, capacity)| capacity)
+            .map(|(index, _)| index)
+    }
+
+    /// Whether a block of `block_bytes` may serve a buffer of `capacity`.
+    fn serves(&self, block_bytes: usize, capacity: usize) -> bool {
+        (capacity..=self.most(capacity)).contains(&block_bytes)
+    }
+
+    /// Bytes of the largest block that may serve a buffer of `capacity`.
+    pub(crate) fn most(&self, capacity: usize) -> usize {
+        let waste = capacity as u128 * u128::from(self.waste_percent) / 100;
+        usize::try_from(capacity as u128 + waste).unwrap_or(usize::MAX)
+    }
+
+    pub(crate) fn set(&mut self, index: usize, block: Block) {
+        debug_assert!(self.blocks[index].is_none());
+        self.blocks[index] = Some(block);
     }
 
     pub(crate) fn block_mut(&mut self, index: usize) -> Option<&mut Block> {
@@ -49,60 +64,127 @@ impl Selection {
         self.blocks[index].take()
     }
 
-    /// Puts back blocks that are larger than asked, the most wasteful first,
-    /// if buffers of the exact size in their place save `missing_bytes`.
-    /// Returns whether it did.
-    pub(crate) fn give_up_waste(&mut self, order: &Order, missing_bytes: u64) -> bool {
+    pub(crate) fn into_blocks(self) -> impl Iterator<Item = Block> {
+        self.blocks.into_iter().flatten()
+    }
+
+    /// Bytes of the buffers that have no block. Part of a request's total, so
+    /// the sum does not overflow.
+    pub(crate) fn unserved_bytes(&self) -> u64 {
+        self.unserved().map(|(_, capacity)| capacity as u64).sum()
+    }
+
+    /// Takes out blocks that are larger than asked, the most wasteful first, if
+    /// buffers of the exact size in their place save `missing_bytes`, and none
+    /// otherwise.
+    pub(crate) fn take_waste(&mut self, missing_bytes: u64) -> Vec<Block> {
         let mut wasteful: Vec<(usize, u64)> = self
             .blocks
             .iter()
             .enumerate()
             .filter_map(|(index, block)| {
-                let waste = block.as_ref()?.capacity() - order.capacities[index];
+                let waste = block.as_ref()?.capacity() - self.capacities[index];
                 (waste > 0).then_some((index, waste as u64))
             })
             .collect();
         let waste_bytes: u64 = wasteful.iter().map(|(_, waste)| waste).sum();
         if missing_bytes == 0 || waste_bytes < missing_bytes {
-            return false;
+            return Vec::new();
         }
         wasteful.sort_by_key(|(_, waste)| std::cmp::Reverse(*waste));
         let mut saved_bytes = 0;
+        let mut taken = Vec::new();
         for (index, waste) in wasteful {
             if saved_bytes >= missing_bytes {
                 break;
             }
             saved_bytes += waste;
-            if let Some(block) = self.take(index) {
-                lock(&self.pool.idle).put(block);
-            }
+            taken.extend(self.take(index));
         }
-        true
+        taken
     }
 }
 
-/// Bytes that `order` must reserve beside `blocks`.
-pub(crate) fn remainder_bytes(order: &Order, blocks: &[Option<Block>]) -> u64 {
-    // Part of the order's total, which does not overflow.
-    order.bytes
-        + order
-            .capacities
-            .iter()
-            .zip(blocks)
-            .filter(|(_, block)| block.is_none())
-            .map(|(&capacity, _)| capacity as u64)
-            .sum::<u64>()
+/// A request that the budget has granted: the bytes, and blocks for some of the
+/// buffers. What is not taken out goes back to the idle ones.
+pub(crate) struct Grant {
+    pub(crate) pool: Arc<Shared>,
+    pub(crate) selection: Selection,
+    /// Bytes of the buffers without a block and of those counted beside them.
+    pub(crate) reservation: Reservation,
 }
 
-impl Drop for Selection {
-    /// Wakes nobody: whoever looked at the idle blocks meanwhile did so in its
-    /// turn, after this, or is woken by the one who fails to use them.
+impl Drop for Grant {
     fn drop(&mut self) {
-        if self.blocks.iter().any(Option::is_some) {
-            let mut idle = lock(&self.pool.idle);
-            for block in self.blocks.drain(..).flatten() {
-                idle.put(block);
-            }
+        let selection = std::mem::replace(&mut self.selection, Selection::of_none(&[], 0));
+        let mut idle = lock(&self.pool.idle);
+        selection.into_blocks().for_each(|block| idle.put(block));
+    }
+}
+
+/// The selection of the one request of the pool that reclaims, kept beside the
+/// idle blocks: out of sight of reclaimers and of other requests, and first to
+/// get a block that is handed back meanwhile.
+pub(crate) struct Claim<'a> {
+    pool: &'a Arc<Shared>,
+}
+
+impl<'a> Claim<'a> {
+    /// Sets aside what is idle, and what has a fence that it waits for.
+    pub(crate) fn new(pool: &'a Arc<Shared>, order: &Order, waste_percent: u8) -> Self {
+        {
+            let mut idle = lock(&pool.idle);
+            let selection = idle.select(&order.capacities, waste_percent);
+            let before = idle.claim.replace(selection);
+            assert!(before.is_none(), "one request at a time reclaims");
+        }
+        let claim = Self { pool };
+        loop {
+            // The lock is released before the fence is waited for.
+            let Some(fenced) = lock(&pool.idle).take_fenced_for_claim() else {
+                return claim;
+            };
+            let block = fenced.wait();
+            lock(&pool.idle).put(block);
+        }
+    }
+
+    /// Bytes of the buffers that have no block yet.
+    pub(crate) fn unserved_bytes(&self) -> u64 {
+        let idle = lock(&self.pool.idle);
+        idle.claim.as_ref().map_or(0, Selection::unserved_bytes)
+    }
+
+    /// Gives up larger blocks for the exact size where that saves
+    /// `missing_bytes`. Returns whether it did.
+    pub(crate) fn give_up_waste(&self, missing_bytes: u64) -> bool {
+        let mut idle = lock(&self.pool.idle);
+        let taken = match &mut idle.claim {
+            Some(selection) => selection.take_waste(missing_bytes),
+            None => Vec::new(),
+        };
+        let has_given_up = !taken.is_empty();
+        for block in taken {
+            idle.put_unclaimed(block);
+        }
+        has_given_up
+    }
+
+    /// Ends the claim with its blocks.
+    pub(crate) fn into_selection(self) -> Selection {
+        let selection = lock(&self.pool.idle).claim.take();
+        selection.expect("only the claim's end takes it out")
+    }
+}
+
+impl Drop for Claim<'_> {
+    /// Puts back what was set aside. Wakes nobody: whoever looked meanwhile has
+    /// to take its turn to reclaim, which comes after this.
+    fn drop(&mut self) {
+        let mut idle = lock(&self.pool.idle);
+        if let Some(selection) = idle.claim.take() {
+            let blocks = selection.into_blocks();
+            blocks.for_each(|block| idle.put_unclaimed(block));
         }
     }
 }

@@ -1,7 +1,10 @@
-//! The lock of this crate.
+//! The lock of this crate: std's, or loom's when its models are built.
 
-pub(crate) use std::sync::Mutex;
-use std::sync::{MutexGuard, PoisonError};
+#[cfg(feature = "loom")]
+pub(crate) use loom::sync::{Mutex, MutexGuard};
+use std::sync::PoisonError;
+#[cfg(not(feature = "loom"))]
+pub(crate) use std::sync::{Mutex, MutexGuard};
 
 /// Locks `mutex`, also after a panic elsewhere: every critical section of this
 /// crate leaves its data consistent at each point where it could unwind.

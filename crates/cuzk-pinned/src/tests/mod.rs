@@ -1,0 +1,126 @@
+//! Tests of the pool over heap memory that is counted from outside.
+
+mod edges;
+mod fences;
+mod law;
+mod reuse;
+mod threads;
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cuzk_budget::{Budget, BudgetError, Consumer, Priority, Wait};
+
+use crate::{
+    AcquireError, AcquireRequest, Acquired, Backing, BackingError, HeapBacking, PinnedPool,
+    PoolOptions,
+};
+
+const COLUMNS: Consumer = Consumer("columns");
+const OTHERS: Consumer = Consumer("others");
+
+/// Heap memory that knows how much of it is allocated, and that the budget
+/// counts at least as much whenever it is called.
+#[derive(Debug)]
+struct CountingBacking {
+    budget: Budget,
+    live_bytes: AtomicU64,
+}
+
+impl CountingBacking {
+    fn under(budget: &Budget) -> Arc<Self> {
+        Arc::new(Self {
+            budget: budget.clone(),
+            live_bytes: AtomicU64::new(0),
+        })
+    }
+
+    fn live_bytes(&self) -> u64 {
+        self.live_bytes.load(Ordering::SeqCst)
+    }
+
+    /// Called before the memory is freed and after it is allocated, so other
+    /// threads may only have more reserved than is live.
+    fn check_counted(&self, bytes: usize) {
+        let used_bytes = self.budget.usage().used_bytes;
+        assert!(bytes as u64 <= used_bytes, "{bytes} of {used_bytes}");
+    }
+}
+
+// SAFETY: memory comes from `HeapBacking`, which makes the promise.
+unsafe impl Backing for CountingBacking {
+    fn name(&self) -> &'static str {
+        "counting"
+    }
+
+    fn is_page_locked(&self) -> bool {
+        true
+    }
+
+    fn rounded(&self, bytes: usize) -> Option<usize> {
+        HeapBacking.rounded(bytes)
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, BackingError> {
+        let start = HeapBacking.allocate(bytes)?;
+        self.live_bytes.fetch_add(bytes as u64, Ordering::SeqCst);
+        self.check_counted(bytes);
+        Ok(start)
+    }
+
+    unsafe fn free(&self, start: NonNull<u8>, bytes: usize) {
+        self.check_counted(bytes);
+        self.live_bytes.fetch_sub(bytes as u64, Ordering::SeqCst);
+        // SAFETY: the caller's promise, passed on.
+        unsafe { HeapBacking.free(start, bytes) }
+    }
+}
+
+/// A pool over counted memory under a budget of its own.
+struct Bench {
+    budget: Budget,
+    backing: Arc<CountingBacking>,
+    pool: PinnedPool,
+}
+
+impl Bench {
+    fn new(limit_bytes: u64) -> Self {
+        let budget = Budget::new(limit_bytes);
+        let backing = CountingBacking::under(&budget);
+        let pool = PinnedPool::new(budget.clone(), Arc::clone(&backing), PoolOptions::STANDARD);
+        Self {
+            budget,
+            backing,
+            pool,
+        }
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.budget.usage().used_bytes
+    }
+
+    fn try_acquire(&self, buffers: &[usize], bytes: u64) -> Result<Acquired, AcquireError> {
+        self.pool.try_acquire(&request(buffers, bytes))
+    }
+
+    /// Drops the pool and checks that nothing is left of it.
+    fn end(self) {
+        drop(self.pool);
+        assert_eq!(self.budget.usage().used_bytes, 0, "the ledger ends at zero");
+        assert_eq!(self.backing.live_bytes(), 0, "no memory is left");
+    }
+}
+
+fn request(buffers: &[usize], bytes: u64) -> AcquireRequest<'_> {
+    AcquireRequest {
+        buffers,
+        bytes,
+        consumer: COLUMNS,
+        wait: Wait::with_priority(Priority::NORMAL),
+    }
+}
+
+fn is_refused(result: &Result<Acquired, AcquireError>) -> bool {
+    matches!(result, Err(AcquireError::Budget(BudgetError::Refused(_))))
+}
