@@ -17,3 +17,8 @@ pub use error::{BackendError, KeyError, PointFault};
 pub use key::{Key, KeyChecks, KeyTier, KeyWriter, PointCheck, Section};
 pub use shape::{Bitmap, CircuitShape, CircuitSizes};
 pub use verify::verify;
+
+/// Whether the curve arithmetic was compiled for processors with ADX. On any other
+/// it ends the process with an illegal instruction, so a program asks first. The
+/// `portable` feature turns it off.
+pub const USES_ADX: bool = cfg!(cuzk_adx);
