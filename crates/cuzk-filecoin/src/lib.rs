@@ -1,6 +1,7 @@
 //! Under construction.
 #![forbid(unsafe_code)]
 
+pub mod fixture;
 mod sizes;
 mod circuits;
 mod request;
