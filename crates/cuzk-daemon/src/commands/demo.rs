@@ -21,8 +21,8 @@ pub(super) fn run(args: &Args, demo: &DemoArgs) -> Result<(), Failure> {
     let wrong = |error| Failure::new(Exit::Input, error);
     let progress = Progress::start("making a synthetic request");
     let fixture = generate(
-        demo.kind,
-        demo.sector_size,
+        demo.kind.short_name().parse().map_err(wrong)?,
+        demo.sector_size.bytes(),
         SEED,
         &FixtureOptions::default(),
     )

@@ -61,7 +61,7 @@ pub(super) fn prove_request(
     workload.check_vanilla()?;
     progress.show(&format!("proving {}", workload.label()), 0, 1);
     let options = JobOptions {
-        priority: request.priority,
+        priority: cuzk_core::schedule::Priority::Normal,
         blinding: Blinding::Fresh,
     };
     let reply = engine.submit(workload.clone(), options)?.wait()?;

@@ -1,2 +1,0 @@
-//! cuzk.
-fn main() {}
