@@ -129,16 +129,25 @@ impl State {
             .count()
     }
 
-    /// Joins the queue behind everybody of the same priority.
-    pub(crate) fn join(&mut self, ledger: usize, priority: Priority, waker: Waker) -> Key {
-        let key = Key {
-            urgency: Reverse(priority),
-            arrival: self.next_arrival,
-        };
-        self.next_arrival += 1;
+    /// Joins the queue behind everybody of the same priority, or keeps the place
+    /// `key` with another waker. Returns the waker that it replaced.
+    pub(crate) fn join(
+        &mut self,
+        ledger: usize,
+        priority: Priority,
+        key: Option<Key>,
+        waker: Waker,
+    ) -> (Key, Option<Waker>) {
+        let key = key.unwrap_or_else(|| {
+            self.next_arrival += 1;
+            Key {
+                urgency: Reverse(priority),
+                arrival: self.next_arrival,
+            }
+        });
         let waker = Some(waker);
-        self.queue.insert(key, Waiter { ledger, waker });
-        key
+        let replaced = self.queue.insert(key, Waiter { ledger, waker });
+        (key, replaced.and_then(|waiter| waiter.waker))
     }
 
     /// Refuses what can never be granted.

@@ -173,25 +173,29 @@ impl Place {
     }
 
     /// Stores the waker in the queue and counts who is ahead.
+    ///
+    /// Wakers are cloned and dropped outside the lock: they run code of the
+    /// executor, which may drop another waiting request.
     fn stand_in_line(&mut self, context: &Context<'_>) -> Result<(Key, usize), BudgetError> {
         let ledger = self.budget.ledger;
-        let mut state = lock(&self.budget.shared.state);
-        let checked = state.check(ledger, self.consumer, self.asked_bytes);
-        if let Err(error) = checked {
-            drop(state);
-            self.leave();
-            return Err(error);
-        }
-        let key = match self.key {
-            Some(key) => {
-                let waiter = state.queue.get_mut(&key).expect("only `leave` removes it");
-                waiter.waker = Some(context.waker().clone());
-                key
+        let waker = context.waker().clone();
+        let (standing, _replaced) = {
+            let mut state = lock(&self.budget.shared.state);
+            match state.check(ledger, self.consumer, self.asked_bytes) {
+                Err(error) => (Err(error), None),
+                Ok(()) => {
+                    let priority = self.wait.priority;
+                    let (key, replaced) = state.join(ledger, priority, self.key, waker);
+                    let ahead = state.count_ahead(ledger, Standing::At(key));
+                    (Ok((key, ahead)), replaced)
+                }
             }
-            None => state.join(ledger, self.wait.priority, context.waker().clone()),
         };
-        self.key = Some(key);
-        Ok((key, state.count_ahead(ledger, Standing::At(key))))
+        match standing {
+            Ok((key, _)) => self.key = Some(key),
+            Err(_) => self.leave(),
+        }
+        standing
     }
 
     /// Leaves the queue and lets those behind look again.
@@ -202,10 +206,9 @@ impl Place {
             token.forget(listener);
         }
         if let Some(key) = self.key.take() {
-            let wakers = {
+            let (_left, wakers) = {
                 let mut state = lock(&self.budget.shared.state);
-                state.queue.remove(&key);
-                state.take_wakers_of_first()
+                (state.queue.remove(&key), state.take_wakers_of_first())
             };
             for waker in wakers {
                 waker.wake();

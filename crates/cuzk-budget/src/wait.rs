@@ -108,7 +108,11 @@ impl CancelToken {
 
     /// Has `waker` called on cancellation, in place of the one registered under
     /// `listener` before. Returns whether the token is used already.
+    ///
+    /// Wakers are cloned and dropped outside the lock: they run code of the
+    /// executor, which may drop another wait on this token.
     pub(crate) fn listen(&self, listener: &mut Option<u64>, waker: &Waker) -> bool {
+        let mut waker = waker.clone();
         let mut state = lock(&self.shared);
         if state.is_cancelled {
             return true;
@@ -118,14 +122,23 @@ impl CancelToken {
             state.next_listener
         });
         match state.listeners.iter_mut().find(|(n, _)| *n == number) {
-            Some((_, known)) => known.clone_from(waker),
-            None => state.listeners.push((number, waker.clone())),
+            Some((_, known)) => std::mem::swap(known, &mut waker),
+            None => {
+                state.listeners.push((number, waker));
+                return false;
+            }
         }
+        drop(state);
+        drop(waker);
         false
     }
 
     /// Forgets the waker registered under `listener`.
     pub(crate) fn forget(&self, listener: u64) {
-        lock(&self.shared).listeners.retain(|(n, _)| *n != listener);
+        let _forgotten = {
+            let mut state = lock(&self.shared);
+            let position = state.listeners.iter().position(|(n, _)| *n == listener);
+            position.map(|position| state.listeners.swap_remove(position))
+        };
     }
 }

@@ -1,18 +1,19 @@
 //! Blocks that nobody uses, and which of them fit a request.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::block::Block;
 use crate::fence::Fence;
+use crate::request::Order;
 use crate::selection::Selection;
 
 /// Idle blocks of a pool.
 #[derive(Default)]
 pub(crate) struct Idle {
-    /// By capacity; within one capacity the oldest first.
-    blocks: BTreeMap<usize, VecDeque<Block>>,
+    /// By capacity; within one capacity the oldest first. A pool has tens of
+    /// large blocks, so a sorted array beats a tree and allocates nothing.
+    blocks: Vec<Block>,
     bytes: u64,
-    count: usize,
     /// Blocks that become idle when their fence has passed, oldest first.
     fenced: VecDeque<Fenced>,
     fenced_bytes: u64,
@@ -58,7 +59,7 @@ impl Idle {
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.count
+        self.blocks.len()
     }
 
     pub(crate) fn fenced_bytes(&self) -> u64 {
@@ -87,9 +88,8 @@ impl Idle {
     /// Adds a block that the claim is not to have.
     pub(crate) fn put_unclaimed(&mut self, block: Block) {
         self.bytes += block.capacity() as u64;
-        self.count += 1;
-        let same_size = self.blocks.entry(block.capacity()).or_default();
-        same_size.push_back(block);
+        let after = self.first_above(block.capacity());
+        self.blocks.insert(after, block);
     }
 
     /// Adds a block that becomes idle later.
@@ -136,52 +136,48 @@ impl Idle {
 
     /// Takes out the largest block, of several the oldest.
     pub(crate) fn take_largest(&mut self) -> Option<Block> {
-        let capacity = *self.blocks.last_key_value()?.0;
-        self.take(capacity, VecDeque::pop_front)
+        let largest_bytes = self.blocks.last()?.capacity();
+        let oldest = self
+            .blocks
+            .partition_point(|b| b.capacity() < largest_bytes);
+        Some(self.take(oldest))
     }
 
     /// Takes out the smallest block of `capacity_min` to `capacity_max` bytes,
     /// of several the one used last, whose memory is the most likely cached.
     fn take_fitting(&mut self, capacity_min: usize, capacity_max: usize) -> Option<Block> {
-        let capacity = *self.blocks.range(capacity_min..=capacity_max).next()?.0;
-        self.take(capacity, VecDeque::pop_back)
+        let smallest = self.blocks.partition_point(|b| b.capacity() < capacity_min);
+        let capacity = self.blocks.get(smallest)?.capacity();
+        (capacity <= capacity_max).then(|| self.take(self.first_above(capacity) - 1))
     }
 
-    fn take(
-        &mut self,
-        capacity: usize,
-        pop: impl FnOnce(&mut VecDeque<Block>) -> Option<Block>,
-    ) -> Option<Block> {
-        let same_size = self.blocks.get_mut(&capacity)?;
-        let block = pop(same_size)?;
-        if same_size.is_empty() {
-            self.blocks.remove(&capacity);
-        }
-        self.bytes -= capacity as u64;
-        self.count -= 1;
-        Some(block)
+    fn take(&mut self, position: usize) -> Block {
+        let block = self.blocks.remove(position);
+        self.bytes -= block.capacity() as u64;
+        block
     }
 
-    /// Takes out the blocks that a request can use: for each of `capacities` at
-    /// most one.
+    /// Position of the first block larger than `capacity`.
+    fn first_above(&self, capacity: usize) -> usize {
+        self.blocks.partition_point(|b| b.capacity() <= capacity)
+    }
+
+    /// Takes out the blocks that a request can use: for each buffer at most
+    /// one.
     ///
     /// Blocks of the very size come first. The rest is served from the smallest
     /// request up, each by the smallest block that fits and wastes no more than
     /// `waste_percent`: with both bounds growing with the size, that order
     /// serves the most.
-    pub(crate) fn select(&mut self, capacities: &[usize], waste_percent: u8) -> Selection {
-        let mut selection = Selection::of_none(capacities, waste_percent);
-        if self.count == 0 {
+    pub(crate) fn select(&mut self, order: &Order, waste_percent: u8) -> Selection {
+        let mut selection = Selection::of_none(order, waste_percent);
+        if self.blocks.is_empty() {
             return selection;
         }
-        for (index, &capacity) in capacities.iter().enumerate() {
-            if let Some(block) = self.take_fitting(capacity, capacity) {
-                selection.set(index, block);
-            }
-        }
-        let mut order: Vec<(usize, usize)> = selection.unserved().collect();
-        order.sort_by_key(|&(_, capacity)| capacity);
-        for (index, capacity) in order {
+        selection.fill(|capacity| self.take_fitting(capacity, capacity));
+        let mut rest: Vec<(usize, usize)> = selection.unserved().collect();
+        rest.sort_by_key(|&(_, capacity)| capacity);
+        for (index, capacity) in rest {
             let most = selection.most(capacity);
             if let Some(block) = self.take_fitting(capacity, most) {
                 selection.set(index, block);

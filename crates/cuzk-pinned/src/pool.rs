@@ -231,7 +231,6 @@ impl Shared {
     }
 
     fn take_now(self: &Arc<Self>, order: &Order) -> Result<Grant, AcquireError> {
-        self.budget.check(order.consumer, order.total_bytes)?;
         self.budget.without_waiting(|turn| self.take(order, turn))
     }
 
@@ -253,7 +252,7 @@ impl Shared {
         {
             let mut idle = lock(&self.idle);
             idle.sweep();
-            let selection = idle.select(&order.capacities, self.options.waste_percent);
+            let mut selection = idle.select(order, self.options.waste_percent);
             let remainder_bytes = order.bytes + selection.unserved_bytes();
             // Nobody sees the idle ones without these: the lock is held until
             // they are granted or back.
@@ -262,11 +261,13 @@ impl Shared {
                     return Ok(Grant {
                         pool: Arc::clone(self),
                         selection,
-                        reservation,
+                        reservation: Some(reservation),
                     });
                 }
                 Err(error) => {
-                    selection.into_blocks().for_each(|block| idle.put(block));
+                    selection.take_all().for_each(|block| idle.put(block));
+                    // The remainder was not too large; the whole may be.
+                    self.budget.check(order.consumer, order.total_bytes)?;
                     match &error {
                         BudgetError::Refused(shortage) if shortage.waiters_ahead == 0 => {}
                         _ => return Err(error.into()),
@@ -289,17 +290,17 @@ impl Shared {
         loop {
             let unserved_bytes = claim.unserved_bytes();
             match turn.take(order.consumer, order.bytes + unserved_bytes) {
-                Ok(reservation) => {
-                    let mut grant = Grant {
-                        pool: Arc::clone(self),
-                        selection: claim.into_selection(),
-                        reservation,
-                    };
+                Ok(mut reservation) => {
+                    let selection = claim.into_selection();
                     // A buffer that came back meanwhile brings its own bytes.
-                    let surplus_bytes = unserved_bytes - grant.selection.unserved_bytes();
-                    let given_back = grant.reservation.shrink(surplus_bytes);
+                    let surplus_bytes = unserved_bytes - selection.unserved_bytes();
+                    let given_back = reservation.shrink(surplus_bytes);
                     given_back.expect("the bytes were reserved just now");
-                    return Ok(grant);
+                    return Ok(Grant {
+                        pool: Arc::clone(self),
+                        selection,
+                        reservation: Some(reservation),
+                    });
                 }
                 Err(BudgetError::Refused(shortage))
                     if shortage.waiters_ahead == 0
@@ -326,11 +327,11 @@ impl Shared {
         mut grant: Grant,
         order: &Order,
     ) -> Result<(Acquired, u64), AcquireError> {
+        let mut reservation = grant.reservation.take().expect("taken here only");
         let mut fresh = Vec::new();
         let unserved: Vec<(usize, usize)> = grant.selection.unserved().collect();
         for (index, capacity) in unserved {
-            let counted = grant
-                .reservation
+            let counted = reservation
                 .split(capacity as u64)
                 .expect("the remainder holds every buffer without a block");
             match Block::allocate(&self.source, capacity, counted) {
@@ -338,8 +339,7 @@ impl Shared {
                 Err(source) => {
                     // All that was taken is given back before the next in line
                     // is told of it.
-                    drop(fresh);
-                    drop(grant);
+                    drop((fresh, reservation, grant));
                     self.budget.idle_grew();
                     return Err(AcquireError::Backing { index, source });
                 }
@@ -347,25 +347,23 @@ impl Shared {
         }
         let mut fresh = fresh.into_iter();
         let mut reuses = 0;
-        let mut buffers = Vec::with_capacity(order.lens.len());
-        for (index, &len) in order.lens.iter().enumerate() {
-            if let Some(block) = grant.selection.block_mut(index) {
-                block.reassign(order.consumer);
-                reuses += 1;
-            }
-            let block = match order.capacities[index] {
-                0 => Some(Block::of_nothing(&self.source)),
-                _ => grant.selection.take(index).or_else(|| fresh.next()),
+        let mut buffers = Vec::with_capacity(order.buffers.len());
+        for (index, buffer) in order.buffers.iter().enumerate() {
+            let block = match grant.selection.take(index) {
+                Some(mut block) => {
+                    block.reassign(order.consumer);
+                    reuses += 1;
+                    block
+                }
+                None if buffer.capacity == 0 => Block::of_nothing(&self.source),
+                None => fresh.next().expect("allocated for each without a block"),
             };
-            let block = block.expect("a block was set aside or allocated for each buffer");
-            buffers.push(PinnedBacking::new(block, len, Arc::downgrade(self)));
+            buffers.push(PinnedBacking::new(block, buffer.len, Arc::downgrade(self)));
         }
         // What is left of the reservation is what was asked beside the buffers.
-        let left_bytes = grant.reservation.bytes();
-        let reservation = grant.reservation.split(left_bytes);
         let acquired = Acquired {
             buffers,
-            reservation: reservation.expect("a reservation holds its own bytes"),
+            reservation,
         };
         Ok((acquired, reuses))
     }

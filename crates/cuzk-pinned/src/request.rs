@@ -35,13 +35,19 @@ pub struct Acquired {
 /// A request with its arithmetic done.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
-    pub(crate) lens: Vec<usize>,
-    /// What each buffer takes when it is allocated for this request.
-    pub(crate) capacities: Vec<usize>,
+    pub(crate) buffers: Vec<BufferOrder>,
     pub(crate) bytes: u64,
     pub(crate) consumer: Consumer,
     /// Capacities and bytes together.
     pub(crate) total_bytes: u64,
+}
+
+/// One buffer of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BufferOrder {
+    pub(crate) len: usize,
+    /// What it takes when it is allocated for this request.
+    pub(crate) capacity: usize,
 }
 
 impl Order {
@@ -55,7 +61,7 @@ impl Order {
             index,
         };
         let mut total_bytes = request.bytes;
-        let mut capacities = Vec::with_capacity(request.buffers.len());
+        let mut buffers = Vec::with_capacity(request.buffers.len());
         for (index, &len) in request.buffers.iter().enumerate() {
             let rounded = match len {
                 0 => Some(0),
@@ -65,11 +71,10 @@ impl Order {
             total_bytes = total_bytes
                 .checked_add(capacity as u64)
                 .ok_or_else(|| overflow(index))?;
-            capacities.push(capacity);
+            buffers.push(BufferOrder { len, capacity });
         }
         Ok(Self {
-            lens: request.buffers.to_vec(),
-            capacities,
+            buffers,
             bytes: request.bytes,
             consumer: request.consumer,
             total_bytes,

@@ -11,25 +11,46 @@ use crate::sync::lock;
 
 /// Blocks for the buffers of a request, one each or none.
 pub(crate) struct Selection {
-    capacities: Vec<usize>,
     waste_percent: u8,
-    blocks: Vec<Option<Block>>,
+    places: Vec<Place>,
+}
+
+/// What one buffer takes, and the block that is to serve it.
+struct Place {
+    capacity: usize,
+    block: Option<Block>,
 }
 
 impl Selection {
-    /// For buffers of `capacities`, none of which has a block.
-    pub(crate) fn of_none(capacities: &[usize], waste_percent: u8) -> Self {
+    /// For the buffers of `order`, none of which has a block.
+    pub(crate) fn of_none(order: &Order, waste_percent: u8) -> Self {
+        let buffers = order.buffers.iter();
         Self {
-            capacities: capacities.to_vec(),
             waste_percent,
-            blocks: capacities.iter().map(|_| None).collect(),
+            places: buffers
+                .map(|buffer| Place {
+                    capacity: buffer.capacity,
+                    block: None,
+                })
+                .collect(),
         }
     }
 
     /// Indices and capacities of the buffers that have no block.
     pub(crate) fn unserved(&self) -> impl Iterator<Item = (usize, usize)> + Clone + '_ {
-        let buffers = self.capacities.iter().copied().enumerate();
-        buffers.filter(|&(index, capacity)| capacity > 0 && self.blocks[index].is_none())
+        let places = self.places.iter().enumerate();
+        places
+            .filter(|(_, place)| place.capacity > 0 && place.block.is_none())
+            .map(|(index, place)| (index, place.capacity))
+    }
+
+    /// Has `block_of` give a block for the capacity of each buffer.
+    pub(crate) fn fill(&mut self, mut block_of: impl FnMut(usize) -> Option<Block>) {
+        for place in &mut self.places {
+            if place.capacity > 0 {
+                place.block = block_of(place.capacity);
+            }
+        }
     }
 
     /// The buffer without a block that one of `block_bytes` serves best.
@@ -52,20 +73,23 @@ impl Selection {
     }
 
     pub(crate) fn set(&mut self, index: usize, block: Block) {
-        debug_assert!(self.blocks[index].is_none());
-        self.blocks[index] = Some(block);
-    }
-
-    pub(crate) fn block_mut(&mut self, index: usize) -> Option<&mut Block> {
-        self.blocks[index].as_mut()
+        debug_assert!(self.places[index].block.is_none());
+        self.places[index].block = Some(block);
     }
 
     pub(crate) fn take(&mut self, index: usize) -> Option<Block> {
-        self.blocks[index].take()
+        self.places[index].block.take()
     }
 
-    pub(crate) fn into_blocks(self) -> impl Iterator<Item = Block> {
-        self.blocks.into_iter().flatten()
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Block> + '_ {
+        self.places
+            .iter_mut()
+            .filter_map(|place| place.block.take())
+    }
+
+    /// Whether no buffer has a block.
+    fn is_empty(&self) -> bool {
+        self.places.iter().all(|place| place.block.is_none())
     }
 
     /// Bytes of the buffers that have no block. Part of a request's total, so
@@ -79,11 +103,11 @@ impl Selection {
     /// otherwise.
     pub(crate) fn take_waste(&mut self, missing_bytes: u64) -> Vec<Block> {
         let mut wasteful: Vec<(usize, u64)> = self
-            .blocks
+            .places
             .iter()
             .enumerate()
-            .filter_map(|(index, block)| {
-                let waste = block.as_ref()?.capacity() - self.capacities[index];
+            .filter_map(|(index, place)| {
+                let waste = place.block.as_ref()?.capacity() - place.capacity;
                 (waste > 0).then_some((index, waste as u64))
             })
             .collect();
@@ -111,14 +135,16 @@ pub(crate) struct Grant {
     pub(crate) pool: Arc<Shared>,
     pub(crate) selection: Selection,
     /// Bytes of the buffers without a block and of those counted beside them.
-    pub(crate) reservation: Reservation,
+    /// Taken when the grant has become buffers.
+    pub(crate) reservation: Option<Reservation>,
 }
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        let selection = std::mem::replace(&mut self.selection, Selection::of_none(&[], 0));
-        let mut idle = lock(&self.pool.idle);
-        selection.into_blocks().for_each(|block| idle.put(block));
+        if !self.selection.is_empty() {
+            let mut idle = lock(&self.pool.idle);
+            self.selection.take_all().for_each(|block| idle.put(block));
+        }
     }
 }
 
@@ -134,7 +160,7 @@ impl<'a> Claim<'a> {
     pub(crate) fn new(pool: &'a Arc<Shared>, order: &Order, waste_percent: u8) -> Self {
         {
             let mut idle = lock(&pool.idle);
-            let selection = idle.select(&order.capacities, waste_percent);
+            let selection = idle.select(order, waste_percent);
             let before = idle.claim.replace(selection);
             assert!(before.is_none(), "one request at a time reclaims");
         }
@@ -182,9 +208,8 @@ impl Drop for Claim<'_> {
     /// to take its turn to reclaim, which comes after this.
     fn drop(&mut self) {
         let mut idle = lock(&self.pool.idle);
-        if let Some(selection) = idle.claim.take() {
-            let blocks = selection.into_blocks();
-            blocks.for_each(|block| idle.put_unclaimed(block));
+        if let Some(mut selection) = idle.claim.take() {
+            selection.take_all().for_each(|block| idle.put(block));
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -197,6 +197,32 @@ fn a_dropped_wait_leaves_nothing_behind() {
     assert_eq!(budget.usage().waiters, 0);
     drop(held);
     assert!(budget.try_reserve(COLUMNS, 1).is_ok());
+}
+
+/// A waker that owns a waiting request, as a task of an executor does.
+struct Owner(#[expect(dead_code, reason = "it is there to be dropped")] Mutex<Option<Waiting>>);
+
+impl Wake for Owner {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn a_waker_may_drop_another_wait_when_it_is_dropped() {
+    let budget = Budget::new(1);
+    let token = CancelToken::new();
+    let held = budget.try_reserve(KEYS, 1).unwrap();
+    let mut owned = waiting(&budget, 1, at(0).cancelled_by(&token));
+    assert!(poll(&mut owned, Waker::noop()).is_pending());
+    let owner = Waker::from(Arc::new(Owner(Mutex::new(Some(owned)))));
+    let mut future = waiting(&budget, 1, at(0).cancelled_by(&token));
+    assert!(poll(&mut future, &owner).is_pending());
+    assert_eq!(budget.usage().waiters, 2);
+    drop(owner);
+    // Replaces the last clone of the waker, which drops the request in it.
+    assert!(poll(&mut future, Waker::noop()).is_pending());
+    assert_eq!(budget.usage().waiters, 1);
+    drop((future, held));
+    assert_eq!(budget.usage().waiters, 0);
 }
 
 #[test]

@@ -63,6 +63,7 @@ type GrantFuture = Pin<Box<dyn Future<Output = Result<Acquired, AcquireError>> +
 struct Waiting {
     future: GrantFuture,
     token: CancelToken,
+    bytes: u64,
     asked_bytes: u64,
 }
 
@@ -92,7 +93,8 @@ impl World {
         self.bench.budget.usage().waiters
     }
 
-    fn admit(&mut self, mut job: Acquired) {
+    fn admit(&mut self, mut job: Acquired, bytes: u64) {
+        assert_eq!(job.reservation.bytes(), bytes, "beside the buffers");
         self.pattern = self.pattern.wrapping_add(1);
         for buffer in &mut job.buffers {
             buffer.as_bytes_mut().fill(self.pattern);
@@ -123,7 +125,7 @@ impl World {
             Poll::Ready(result) => {
                 let waiting = self.waiting.swap_remove(index);
                 match result {
-                    Ok(job) => self.admit(job),
+                    Ok(job) => self.admit(job, waiting.bytes),
                     Err(error) => assert!(
                         waiting.token.is_cancelled() || waiting.asked_bytes > LIMIT_BYTES,
                         "{error}"
@@ -146,7 +148,7 @@ impl World {
                     "{result:?}"
                 );
                 if let Ok(job) = result {
-                    self.admit(job);
+                    self.admit(job, bytes);
                 }
             }
             Step::Wait(lens, bytes, priority) => {
@@ -160,6 +162,7 @@ impl World {
                 self.waiting.push(Waiting {
                     future,
                     token,
+                    bytes,
                     asked_bytes: lens.iter().sum::<usize>() as u64 + bytes,
                 });
                 self.poll(self.waiting.len() - 1);

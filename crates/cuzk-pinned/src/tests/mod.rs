@@ -3,6 +3,7 @@
 mod edges;
 mod fences;
 mod law;
+mod order;
 mod reuse;
 mod threads;
 
