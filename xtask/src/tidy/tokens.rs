@@ -271,7 +271,8 @@ fn split_at_commas(tokens: &[Token]) -> Vec<&[Token]> {
 }
 
 /// One past the last token of the item that begins at `start`: its body in braces,
-/// or the semicolon that ends it.
+/// or the semicolon that ends it. A field or an argument ends at the latest where
+/// what holds it does.
 fn item_end(tokens: &[Token], start: usize) -> usize {
     let mut at = start;
     while at < tokens.len() {
@@ -279,6 +280,7 @@ fn item_end(tokens: &[Token], start: usize) -> usize {
             ";" => return at + 1,
             "{" => return matching(tokens, at).map_or(tokens.len(), |close| close + 1),
             "(" | "[" => at = matching(tokens, at).unwrap_or(tokens.len()),
+            ")" | "]" | "}" => return at,
             _ => {}
         }
         at += 1;
@@ -367,6 +369,12 @@ mod tests {
         let any = "#[cfg(any(test, all(test, unix)))] mod t_in; t_out";
         assert_eq!(names_in_tests(any), ["t_in"]);
         assert_eq!(declared_test_modules(&tokenize(any)), ["t_in"]);
+    }
+
+    #[test]
+    fn a_marked_field_ends_with_its_struct() {
+        let source = "struct A { #[cfg(test)] t_in: u8 }\nfn t_out() {}";
+        assert_eq!(names_in_tests(source), ["t_in"]);
     }
 
     #[test]

@@ -9,13 +9,14 @@ use super::tree::{Finding, SourceFile, Tree};
 const HOMES: [&str; 4] = ["Users", "home", "root", "work"];
 
 /// Registries: the name and the domain it is under.
-const HOSTS: [(&str, &str); 10] = [
+const HOSTS: [(&str, &str); 11] = [
     ("crates", "io"),
     ("debian", "org"),
     ("docker", "io"),
     ("ghcr", "io"),
     ("npmjs", "com"),
     ("npmjs", "org"),
+    ("proxy.golang", "org"),
     ("pypi", "org"),
     ("pythonhosted", "org"),
     ("quay", "io"),
