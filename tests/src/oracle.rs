@@ -165,5 +165,5 @@ pub fn post(file: &RequestFile, typ: PoStType) -> Result<impl Circuit<Scalar> + 
     let vanilla = fallback::Proof {
         sectors: sector_proofs,
     };
-    FallbackPoStCompound::<Tree>::circuit(&inputs, (), &vanilla, &params, Some(0))
+    FallbackPoStCompound::<Tree>::circuit(&inputs, Default::default(), &vanilla, &params, Some(0))
 }

@@ -10,6 +10,7 @@ use cuzk_gpu::{Key, KeyChecks};
 use crate::config::{Config, KeyTier, PointCheck};
 use crate::error::ProveError;
 use crate::keygen::{Sidecar, sidecar_path};
+use crate::keys::points_of;
 use crate::{CircuitId, CircuitSpec};
 
 /// On whom the decoded points of keys are booked.
@@ -149,11 +150,7 @@ impl KeyStore {
         let digest = circuit
             .params_digest()
             .filter(|_| self.digest && test.is_none());
-        let points = match self.check {
-            PointCheck::Counts => cuzk_gpu::PointCheck::None,
-            PointCheck::Curve => cuzk_gpu::PointCheck::OnCurve,
-            PointCheck::Subgroup => cuzk_gpu::PointCheck::Subgroup,
-        };
+        let points = points_of(self.check);
         Ok(Key::open(&path, &KeyChecks { points, digest })?)
     }
 

@@ -2,10 +2,12 @@
 //! configuration and timeline. It knows no Filecoin, no protobuf, no CUDA type.
 #![forbid(unsafe_code)]
 
+mod assemble;
 pub mod config;
 mod engine;
 mod error;
 pub mod keygen;
+pub mod keys;
 mod keystore;
 mod metrics;
 pub mod schedule;
@@ -14,7 +16,9 @@ mod stage;
 mod timeline;
 mod workload;
 
+pub use assemble::{StartError, cpu_backend, memory_limit};
 pub use config::Config;
+pub use cuzk_gpu::{KeyError, USES_ADX};
 pub use engine::{Blinding, Engine, EngineParts, JobHandle, JobOptions, PartReport, ProofReply};
 pub use error::ProveError;
 pub use keystore::KeyStore;

@@ -46,7 +46,7 @@ pub(crate) fn needed() -> Vec<(&'static str, bool)> {
     feature!(list, "bmi2");
     feature!(list, "fma");
     feature!(list, "sse4.2");
-    if cuzk_gpu::USES_ADX {
+    if cuzk_core::USES_ADX {
         list.push(("adx", std::is_x86_feature_detected!("adx")));
     }
     list

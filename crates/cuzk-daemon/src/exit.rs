@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use cuzk_core::config::ConfigError;
 use cuzk_core::keygen::KeygenError;
-use cuzk_core::{ProveError, WorkloadError};
-use cuzk_gpu::KeyError;
+use cuzk_core::{KeyError, ProveError, StartError, WorkloadError};
 
 /// Exit codes, by what the caller can do about them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +102,16 @@ impl From<ProveError> for Failure {
             | ProveError::Sidecar { .. }
             | ProveError::Key(_) => Exit::Key,
             ProveError::Memory { .. } | ProveError::Allocation { .. } => Exit::Memory,
+            _ => Exit::Failure,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        let exit = match error {
+            StartError::Limit(_) => Exit::Memory,
             _ => Exit::Failure,
         };
         Self::new(exit, error)

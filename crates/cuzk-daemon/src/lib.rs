@@ -13,10 +13,10 @@
 
 mod args;
 mod commands;
+mod configuration;
 mod cpu;
 mod exit;
 mod files;
-mod house;
 mod machine;
 mod output;
 mod progress;

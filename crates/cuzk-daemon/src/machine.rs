@@ -3,25 +3,9 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use cuzk_budget::{LimitRule, MemoryFiles};
-use cuzk_core::Config;
-
-use crate::exit::{Exit, Failure};
-
 /// Cores that this process may use.
 pub(crate) fn cores() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
-}
-
-/// Bytes that the configuration lets the engine count.
-pub(crate) fn memory_limit(config: &Config) -> Result<u64, Failure> {
-    if let LimitRule::Bytes(bytes) = config.memory_limit {
-        return Ok(bytes);
-    }
-    MemoryFiles::of_this_machine()
-        .and_then(|files| files.reading())
-        .and_then(|reading| config.memory_limit.limit_bytes(&reading))
-        .map_err(|error| Failure::new(Exit::Memory, format!("memory.limit: {error}")))
 }
 
 /// The most memory this process ever had, in bytes, as the kernel counts it; `None`

@@ -1,20 +1,20 @@
 //! Under construction.
 #![forbid(unsafe_code)]
 
-pub mod fixture;
-mod sizes;
-mod circuits;
-mod request;
-mod workload;
-mod porep;
 mod c1;
-mod post;
-mod merkle;
-mod registered;
-mod shape;
+mod circuits;
 mod error;
+pub mod fixture;
+mod merkle;
+mod porep;
+mod post;
+mod registered;
+mod request;
+mod shape;
+mod sizes;
 #[cfg(test)]
 mod testing;
+mod workload;
 
 pub use circuits::FilecoinCircuit;
 pub use error::UnknownName;

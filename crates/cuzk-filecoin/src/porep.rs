@@ -6,9 +6,9 @@ use bellpepper_core::{Circuit, SynthesisError};
 use blstrs::Scalar;
 use cuzk_core::{Part, WorkloadError};
 use cuzk_synth::Pass;
+use filecoin_hashers::HashFunction;
 use filecoin_hashers::poseidon::{PoseidonDomain, PoseidonFunction};
 use filecoin_hashers::sha256::Sha256Domain;
-use filecoin_hashers::HashFunction;
 use filecoin_proofs::constants::{DefaultPieceHasher, DefaultTreeHasher};
 use filecoin_proofs::parameters::public_params;
 use filecoin_proofs_api::{ApiFeature, RegisteredSealProof};
@@ -52,7 +52,8 @@ pub(crate) fn job(request: &Request, size: SectorSize) -> Result<Box<dyn Job>, W
     let mut c1 = opened.parse()?;
     if c1.registered_proof != registered {
         let (have, number) = (c1.registered_proof, request.registered_proof);
-        let reason = format!("a C1 output of {have:?}, and registered_proof {number} is {registered:?}");
+        let reason =
+            format!("a C1 output of {have:?}, and registered_proof {number} is {registered:?}");
         return Err(fault(opened.field(), reason));
     }
     let inputs = public_inputs(&c1, request, registered)?;
@@ -83,8 +84,18 @@ fn check_wrapper(
     size: SectorSize,
 ) -> Result<(), WorkloadError> {
     let pairs = [
-        ("SectorNum", opened.sector_number, "sector_number", request.sector_number),
-        ("SectorSize", opened.sector_size, "sector_size", size.bytes()),
+        (
+            "SectorNum",
+            opened.sector_number,
+            "sector_number",
+            request.sector_number,
+        ),
+        (
+            "SectorSize",
+            opened.sector_size,
+            "sector_size",
+            size.bytes(),
+        ),
     ];
     for (name, have, field, want) in pairs {
         if let Some(have) = have.filter(|&have| have != want) {
@@ -174,7 +185,10 @@ impl Context<'_> {
                 .collect::<Result<_, _>>()?;
             // All challenges of a partition open the same two trees.
             let roots = |proof: &VanillaProof<Tree>| (proof.comm_c(), proof.comm_r_last());
-            match checked.iter().position(|proof| roots(proof) != roots(&checked[0])) {
+            match checked
+                .iter()
+                .position(|proof| roots(proof) != roots(&checked[0]))
+            {
                 Some(challenge) => {
                     let reason = "its roots are not those of challenge 0";
                     Err(challenge_fault(partition, challenge, reason))

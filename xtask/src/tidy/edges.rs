@@ -23,7 +23,7 @@ const EDGES: [(&str, &[&str]); 9] = [
         &["cuzk-budget", "cuzk-gpu", "cuzk-pinned", "cuzk-synth"],
     ),
     ("cuzk-filecoin", &["cuzk-core", "cuzk-synth"]),
-    ("cuzk-daemon", &["cuzk-filecoin"]),
+    ("cuzk-daemon", &["cuzk-core", "cuzk-filecoin"]),
     (
         "cuzk-tests",
         &[

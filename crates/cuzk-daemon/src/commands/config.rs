@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::args::Args;
+use crate::configuration;
 use crate::exit::Failure;
-use crate::house;
 use crate::output;
 
 #[derive(Serialize)]
@@ -15,7 +15,7 @@ struct Entry {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let loaded = house::configuration(args, None)?;
+    let loaded = configuration::load(args, None)?;
     let entries: Vec<Entry> = loaded
         .entries()
         .map(|(key, value, origin)| Entry {

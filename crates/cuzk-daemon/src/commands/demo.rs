@@ -8,8 +8,8 @@ use cuzk_filecoin::{FilecoinCircuit, Request};
 
 use super::{params, prove};
 use crate::args::{Args, DemoArgs};
+use crate::configuration;
 use crate::exit::{Exit, Failure};
-use crate::house;
 use crate::machine;
 use crate::output;
 use crate::progress::Progress;
@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args, demo: &DemoArgs) -> Result<(), Failure> {
     if !directory.join(circuit.params_file()).exists() {
         params::generate_key(&circuit, &directory, SEED)?;
     }
-    let mut config = house::configuration(args, None)?.config;
+    let mut config = configuration::load(args, None)?.config;
     config.params_directory = directory;
     config.allow_test_params = true;
     // The engine verifies before it answers; what comes here is a valid proof.

@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use cuzk_core::CircuitSpec;
 use cuzk_core::keygen::sidecar_path;
+use cuzk_core::{CircuitSpec, memory_limit};
 use cuzk_filecoin::FilecoinCircuit;
 use serde::Serialize;
 
 use crate::args::Args;
+use crate::configuration;
 use crate::cpu;
 use crate::exit::Failure;
-use crate::house;
 use crate::machine;
 use crate::output;
 
@@ -62,7 +62,7 @@ impl fmt::Display for Checkup {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let config = house::configuration(args, None)?.config;
+    let config = configuration::load(args, None)?.config;
     let keys = FilecoinCircuit::all()
         .map(|circuit| {
             let path = config.params_directory.join(circuit.params_file());
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             }
         })
         .collect();
-    let limit = machine::memory_limit(&config);
+    let limit = memory_limit(&config);
     let checkup = Checkup {
         version: env!("CARGO_PKG_VERSION"),
         cores: machine::cores().get(),

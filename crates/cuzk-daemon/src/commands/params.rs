@@ -5,14 +5,15 @@ use std::path::Path;
 use std::time::Instant;
 
 use cuzk_core::CircuitSpec;
+use cuzk_core::config::PointCheck;
 use cuzk_core::keygen::{GeneratedKey, KeyOutput, ToxicWaste, generate, sidecar_path};
+use cuzk_core::keys;
 use cuzk_filecoin::FilecoinCircuit;
-use cuzk_gpu::{Key, KeyChecks, PointCheck, Section};
 use serde::Serialize;
 
 use crate::args::{Args, GenerateArgs, ParamsCommand};
+use crate::configuration;
 use crate::exit::Failure;
-use crate::house;
 use crate::output;
 use crate::progress::Progress;
 
@@ -23,14 +24,14 @@ pub(super) fn run(args: &Args, command: &ParamsCommand) -> Result<(), Failure> {
             output::result(args.json, &made)
         }
         ParamsCommand::Inspect { file } => {
-            let report = inspect(file, PointCheck::None)?;
+            let report = inspect(file, PointCheck::Counts)?;
             output::result(args.json, &report)
         }
         ParamsCommand::Check { file, subgroup } => {
             let check = if *subgroup {
                 PointCheck::Subgroup
             } else {
-                PointCheck::OnCurve
+                PointCheck::Curve
             };
             let progress = Progress::start("checking every point");
             let report = inspect(file, check)?;
@@ -90,7 +91,7 @@ pub(super) fn generate_key(
     seed: u64,
 ) -> Result<GeneratedKey, Failure> {
     let progress = Progress::start("generating a test key");
-    let refused = house::real_key_directories();
+    let refused = configuration::real_key_directories();
     let output = KeyOutput {
         directory,
         refused: &refused,
@@ -148,29 +149,24 @@ impl fmt::Display for KeyReport {
     }
 }
 
-fn inspect(path: &Path, points: PointCheck) -> Result<KeyReport, Failure> {
-    let key = Key::open(
-        path,
-        &KeyChecks {
-            points,
-            digest: None,
-        },
-    )?;
-    let sections = Section::COUNTED
+fn inspect(path: &Path, check: PointCheck) -> Result<KeyReport, Failure> {
+    let report = keys::inspect(path, check)?;
+    let sections = report
+        .sections
         .into_iter()
         .map(|section| SectionReport {
-            section: section.to_string(),
-            points: key.count(section),
-            offset: key.offset(section),
+            section: section.name,
+            points: section.points,
+            offset: section.offset,
         })
         .collect();
     Ok(KeyReport {
         path: path.display().to_string(),
-        bytes: key.file_bytes(),
+        bytes: report.bytes,
         is_test_key: sidecar_path(path).exists(),
-        checked: match points {
-            PointCheck::None => "section counts against the file's size, the verifying key",
-            PointCheck::OnCurve => "every point is well encoded and on the curve",
+        checked: match check {
+            PointCheck::Counts => "section counts against the file's size, the verifying key",
+            PointCheck::Curve => "every point is well encoded and on the curve",
             PointCheck::Subgroup => "every point is in the prime-order subgroup",
         },
         sections,

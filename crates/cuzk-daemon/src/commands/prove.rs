@@ -9,16 +9,16 @@ use cuzk_filecoin::{FilecoinWorkload, Request};
 use serde::Serialize;
 
 use crate::args::{Args, ProveArgs};
+use crate::configuration;
 use crate::exit::Failure;
 use crate::files;
-use crate::house;
 use crate::machine;
 use crate::output;
 use crate::progress::Progress;
 
 pub(super) fn run(args: &Args, prove: &ProveArgs) -> Result<(), Failure> {
     files::check_new(&prove.out)?;
-    let config = house::configuration(args, Some(&prove.keys))?.config;
+    let config = configuration::load(args, Some(&prove.keys))?.config;
     let request = super::request(&prove.request)?;
     let report = prove_request(&config, &request, |proof| {
         files::write_bytes(&prove.out, proof)
@@ -55,7 +55,7 @@ pub(super) fn prove_request(
     let begun = Instant::now();
     let progress = Progress::start("checking the request");
     let workload = Arc::new(request.workload()?);
-    let engine = house::engine(config)?;
+    let engine = Engine::from_config(config)?;
     // A missing key is told before anything takes long.
     engine.keys().check_present(workload.circuit().as_ref())?;
     workload.check_vanilla()?;

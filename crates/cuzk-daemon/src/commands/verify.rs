@@ -2,16 +2,15 @@
 
 use std::fmt;
 
-use bellperson::groth16::prepare_verifying_key;
 use cuzk_core::Workload;
 use cuzk_core::keygen::sidecar_path;
-use cuzk_gpu::key::read_vk;
+use cuzk_core::keys::verifying_key;
 use serde::Serialize;
 
 use crate::args::{Args, VerifyArgs};
+use crate::configuration;
 use crate::exit::{Exit, Failure};
 use crate::files;
-use crate::house;
 use crate::output;
 
 #[derive(Serialize)]
@@ -35,7 +34,7 @@ impl fmt::Display for Verdict {
 }
 
 pub(super) fn run(args: &Args, verify: &VerifyArgs) -> Result<(), Failure> {
-    let config = house::configuration(args, Some(&verify.keys))?.config;
+    let config = configuration::load(args, Some(&verify.keys))?.config;
     let workload = super::request(&verify.request)?.workload()?;
     let proof = files::read(&verify.proof)?;
     let circuit = workload.circuit();
@@ -60,7 +59,7 @@ pub(super) fn run(args: &Args, verify: &VerifyArgs) -> Result<(), Failure> {
             ),
         ));
     }
-    let vk = prepare_verifying_key(&read_vk(&path)?);
+    let vk = verifying_key(&path)?;
     let valid = workload.verify_bytes(&vk, &proof)?;
     let verdict = Verdict {
         job: workload.label(),

@@ -1,16 +1,9 @@
-//! From arguments to a configuration, and from there to an engine.
+//! From arguments to a configuration.
 
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use cuzk_budget::Budget;
-use cuzk_core::config::{Loaded, Value, load};
-use cuzk_core::{Config, Engine, EngineParts};
-use cuzk_gpu::cpu::h::{CSource, Transforms};
-use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
-use cuzk_pinned::PinnedPool;
-use cuzk_synth::HintStore;
+use cuzk_core::Config;
+use cuzk_core::config::{self, Loaded, Value};
 
 use crate::args::{Args, KeyArgs};
 use crate::exit::{Exit, Failure};
@@ -21,8 +14,6 @@ use crate::machine;
 const STANDARD_PARAMS: &str = "/var/tmp/filecoin-proof-parameters";
 /// The stock software's variable for that.
 const PARAMS_VARIABLE: &str = "FIL_PROOFS_PARAMETER_CACHE";
-/// Proofs that may wait in the backend: the scheduler sends one at a time.
-const BACKEND_QUEUE_MAX: usize = 4;
 
 /// Directories in which the stock software looks for real keys.
 pub(crate) fn real_key_directories() -> Vec<PathBuf> {
@@ -35,7 +26,7 @@ pub(crate) fn real_key_directories() -> Vec<PathBuf> {
 
 /// The effective configuration: defaults, the file, `--set`, and the options of a
 /// command.
-pub(crate) fn configuration(args: &Args, keys: Option<&KeyArgs>) -> Result<Loaded, Failure> {
+pub(crate) fn load(args: &Args, keys: Option<&KeyArgs>) -> Result<Loaded, Failure> {
     let mut directories = real_key_directories();
     let mut defaults = Config::new(directories.swap_remove(0));
     defaults.hints_file = machine::cache_directory().map(|cache| cache.join("hints.json"));
@@ -74,49 +65,9 @@ pub(crate) fn configuration(args: &Args, keys: Option<&KeyArgs>) -> Result<Loade
             overrides.push(("--allow-test-params", key, Value::Bool(true)));
         }
     }
-    Ok(load(
+    Ok(config::load(
         defaults,
         text.as_ref().map(|(path, text)| (*path, text.as_str())),
         &overrides,
     )?)
-}
-
-/// Starts the engine that a configuration describes.
-pub(crate) fn engine(config: &Config) -> Result<Engine, Failure> {
-    let limit = machine::memory_limit(config)?;
-    let budget = Budget::new(limit);
-    let (c_source, transforms) = if config.tuning.c_from_ab {
-        (CSource::Product, Transforms::Six)
-    } else {
-        (CSource::Synthesised, Transforms::Seven)
-    };
-    let threads = NonZeroUsize::new(config.threads).unwrap_or_else(machine::cores);
-    let options = CpuOptions {
-        threads,
-        queue_len_max: BACKEND_QUEUE_MAX,
-        c_source,
-        transforms,
-    };
-    let backend = CpuBackend::new(options).map_err(|error| Failure::new(Exit::Failure, error))?;
-    let pool = PinnedPool::heap(budget.clone());
-    let hints = hints(config);
-    let parts = EngineParts {
-        backend: Arc::new(backend),
-        budget,
-        pool,
-        hints,
-    };
-    Ok(Engine::start(config, parts)?)
-}
-
-/// The hints of earlier runs. They save memory traffic and nothing depends on them,
-/// so a file that cannot be read is told and left alone.
-fn hints(config: &Config) -> HintStore {
-    let Some(path) = &config.hints_file else {
-        return HintStore::in_memory();
-    };
-    HintStore::open(path).unwrap_or_else(|error| {
-        tracing::warn!(%error, "running without capacity hints");
-        HintStore::in_memory()
-    })
 }
