@@ -45,6 +45,18 @@ pub struct CpuOptions {
     pub transforms: Transforms,
 }
 
+impl CpuOptions {
+    /// The least work and memory traffic: C as a product, six transforms.
+    pub fn new(threads: NonZeroUsize, queue_len_max: usize) -> Self {
+        Self {
+            threads,
+            queue_len_max,
+            c_source: CSource::Product,
+            transforms: Transforms::Six,
+        }
+    }
+}
+
 /// Groth16 on the CPU.
 pub struct CpuBackend {
     options: CpuOptions,
@@ -88,15 +100,17 @@ impl CpuBackend {
     pub fn peak_bytes<S: PointSource>(&self, sizes: &CircuitSizes, source: &S) -> u64 {
         let threads = self.options.threads.get();
         let twiddles = sizes.domain() as u64 * size_of::<Scalar>() as u64;
-        let section = |section, point_bytes: usize| {
-            let points = source.count(section) as u64 * point_bytes as u64;
-            points.saturating_add(msm::work_bytes(threads, point_bytes))
-        };
-        let g1 = [Section::H, Section::L, Section::A, Section::BG1]
-            .map(|name| section(name, size_of::<G1Affine>()));
-        let g2 = section(Section::BG2, size_of::<G2Affine>());
-        g1.into_iter()
-            .chain([twiddles, g2])
-            .fold(0, |most, bytes| most.max(bytes))
+        let g1 = msm::work_bytes(threads, size_of::<G1Affine>());
+        let g2 = msm::work_bytes(threads, size_of::<G2Affine>());
+        [
+            (Section::H, g1),
+            (Section::L, g1),
+            (Section::A, g1),
+            (Section::BG1, g1),
+            (Section::BG2, g2),
+        ]
+        .into_iter()
+        .map(|(section, sum)| source.section_bytes(section).saturating_add(sum))
+        .fold(twiddles, u64::max)
     }
 }

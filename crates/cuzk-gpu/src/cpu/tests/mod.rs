@@ -7,7 +7,6 @@ mod proofs;
 mod requests;
 
 use std::num::NonZeroUsize;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use bellperson::groth16::{Parameters, VerifyingKey};
@@ -22,42 +21,8 @@ use rand_core::{RngCore, SeedableRng};
 use crate::column::{CColumn, Column, Columns};
 use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::tests::circuit::Assignment;
-use crate::cpu::{CpuOptions, Job, PointSource};
-use crate::error::KeyError;
-use crate::key::Section;
+use crate::cpu::{CpuOptions, Job};
 use crate::shape::CircuitShape;
-
-impl PointSource for Parameters<Bls12> {
-    fn vk(&self) -> &VerifyingKey<Bls12> {
-        &self.vk
-    }
-
-    fn count(&self, section: Section) -> usize {
-        match section {
-            Section::VerifyingKey => 6,
-            Section::Ic => self.vk.ic.len(),
-            Section::H => self.h.len(),
-            Section::L => self.l.len(),
-            Section::A => self.a.len(),
-            Section::BG1 => self.b_g1.len(),
-            Section::BG2 => self.b_g2.len(),
-        }
-    }
-
-    fn g1(&self, section: Section) -> Result<impl Deref<Target = [G1Affine]>, KeyError> {
-        Ok(match section {
-            Section::H => self.h.as_slice(),
-            Section::L => self.l.as_slice(),
-            Section::A => self.a.as_slice(),
-            Section::BG1 => self.b_g1.as_slice(),
-            other => panic!("no G1 section {other}"),
-        })
-    }
-
-    fn g2(&self) -> Result<impl Deref<Target = [G2Affine]>, KeyError> {
-        Ok(self.b_g2.as_slice())
-    }
-}
 
 /// Options of a small backend.
 fn options(c_source: CSource, transforms: Transforms) -> CpuOptions {
