@@ -1,7 +1,11 @@
 //! Sums against double-and-add.
 
+use std::sync::Arc;
+
 use blstrs::{G1Affine, G2Affine, Scalar};
-use ff::Field;
+use ec_gpu_gen::multiexp_cpu::{DensityTracker, multiexp_cpu};
+use ec_gpu_gen::threadpool::Worker;
+use ff::{Field, PrimeField};
 use group::{Curve, Group};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
@@ -154,6 +158,35 @@ fn several_rounds_of_terms() {
     for kind in [Kind::One, Kind::Equal, Kind::Mixed] {
         compare_with_a_line(&points, kind);
     }
+}
+
+/// A second oracle, at a size that double-and-add would take long for.
+#[test]
+fn sums_are_bellpersons() {
+    let len = 1 << 14;
+    let mut rng = ChaCha8Rng::seed_from_u64(46);
+    let scalars = scalars(len, Kind::Mixed, &mut rng);
+    let bits: Vec<bool> = (0..len).map(|_| rng.next_u32() % 3 != 0).collect();
+    let set = bitmap(&bits);
+    let points = g1_points(set.ones(), 47);
+
+    let mut density = DensityTracker::new();
+    for (at, &bit) in bits.iter().enumerate() {
+        density.add_element();
+        if bit {
+            density.inc(at);
+        }
+    }
+    let exponents = scalars.iter().map(|scalar| scalar.to_repr()).collect();
+    let source = (Arc::new(points.clone()), 0);
+    let theirs = multiexp_cpu(
+        &Worker::new(),
+        source,
+        Arc::new(density),
+        Arc::new(exponents),
+    );
+    let theirs = theirs.wait().expect("a key without identities");
+    assert_eq!(msm(&points, &scalars, Density::Set(&set)), theirs);
 }
 
 /// One thread has one set of buckets, forty have three.
