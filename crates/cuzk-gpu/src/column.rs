@@ -99,6 +99,30 @@ pub struct Columns {
     pub aux: Column,
 }
 
+impl Columns {
+    /// Takes the buffers for the columns of a layout, in the order of its
+    /// [`lens`](ColumnLayout::lens).
+    ///
+    /// # Panics
+    /// If there are fewer buffers, or one is too small: a pool hands out what was
+    /// asked for.
+    pub fn from_buffers(
+        buffers: impl IntoIterator<Item = PinnedBacking>,
+        layout: &ColumnLayout,
+    ) -> Self {
+        let mut buffers = buffers.into_iter();
+        let mut next = |len| Column::new(buffers.next().expect("a buffer a column"), len);
+        let (a, b) = (next(layout.rows), next(layout.rows));
+        let c = layout.has_c().then(|| next(layout.rows));
+        Self {
+            a,
+            b,
+            c,
+            aux: next(layout.aux),
+        }
+    }
+}
+
 /// Lengths, in scalars, of the columns that a backend wants for a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnLayout {

@@ -1,7 +1,7 @@
 //! Reserve: one request for the columns of a part and the bytes of its proof.
 
 use cuzk_budget::{Consumer, Priority as BudgetPriority, Wait};
-use cuzk_gpu::{Column, ColumnLayout, Columns, Key, Section};
+use cuzk_gpu::{Column, Columns, Key, Section};
 use cuzk_pinned::{AcquireError, AcquireRequest};
 use cuzk_synth::Sizes;
 
@@ -72,29 +72,9 @@ pub(super) fn reserve_for(
         })
     })?;
     Ok(Reserved {
-        columns: columns(acquired.buffers, &layout),
+        columns: Columns::from_buffers(acquired.buffers, &layout),
         work: acquired.reservation,
     })
-}
-
-fn columns(buffers: Vec<cuzk_pinned::PinnedBacking>, layout: &ColumnLayout) -> Columns {
-    let mut columns = buffers
-        .into_iter()
-        .zip(layout.lens())
-        .map(|(b, len)| Column::new(b, len));
-    let mut next = || {
-        columns
-            .next()
-            .expect("a buffer for each length was asked for")
-    };
-    let (a, b) = (next(), next());
-    let c = layout.has_c().then(&mut next);
-    Columns {
-        a,
-        b,
-        c,
-        aux: next(),
-    }
 }
 
 fn budget_priority(priority: Priority) -> BudgetPriority {

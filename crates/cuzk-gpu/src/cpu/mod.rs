@@ -11,6 +11,7 @@ pub mod msm;
 pub mod ntt;
 pub mod prove;
 mod source;
+mod wiring;
 mod worker;
 
 #[cfg(test)]
@@ -21,12 +22,12 @@ use std::num::NonZeroUsize;
 
 use blstrs::{G1Affine, G2Affine, Scalar};
 
-use crate::backend::{Backend, Pending, ProveRequest};
+use crate::backend::Pending;
 use crate::column::{CColumn, ColumnLayout};
 use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::worker::Worker;
 use crate::error::BackendError;
-use crate::key::{Key, Section};
+use crate::key::Section;
 use crate::shape::CircuitSizes;
 
 pub use crate::cpu::source::PointSource;
@@ -43,6 +44,18 @@ pub struct CpuOptions {
     pub c_source: CSource,
     /// How many transforms make the quotient polynomial.
     pub transforms: Transforms,
+}
+
+impl CpuOptions {
+    /// The least work and memory traffic: C as a product, six transforms.
+    pub fn new(threads: NonZeroUsize, queue_len_max: usize) -> Self {
+        Self {
+            threads,
+            queue_len_max,
+            c_source: CSource::Product,
+            transforms: Transforms::Six,
+        }
+    }
 }
 
 /// Groth16 on the CPU.
@@ -69,13 +82,21 @@ impl CpuBackend {
         self.worker.submit(job, self.options)
     }
 
+    /// What the third column is for.
+    pub fn third_column(&self) -> CColumn {
+        match self.options.c_source {
+            CSource::Product => CColumn::Scratch,
+            CSource::Synthesised => CColumn::Synthesised,
+        }
+    }
+
     /// The columns of a circuit: three of the domain's length, and the auxiliary
     /// assignment.
     pub fn column_layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
         ColumnLayout {
             rows: sizes.domain(),
             aux: sizes.aux,
-            c: self.c_column(),
+            c: self.third_column(),
         }
     }
 
@@ -85,55 +106,23 @@ impl CpuBackend {
     pub fn peak_bytes<S: PointSource>(&self, sizes: &CircuitSizes, source: &S) -> u64 {
         let threads = self.options.threads.get();
         let twiddles = sizes.domain() as u64 * size_of::<Scalar>() as u64;
-        let section = |section, point_bytes: usize| {
-            let points = source.count(section) as u64 * point_bytes as u64;
-            points.saturating_add(msm::work_bytes(threads, point_bytes))
+        let peak = |section| {
+            let point_bytes = match section {
+                Section::BG2 => size_of::<G2Affine>(),
+                _ => size_of::<G1Affine>(),
+            };
+            let sum = msm::work_bytes(source.count(section), threads, point_bytes);
+            source.section_bytes(section).saturating_add(sum)
         };
-        let g1 = [Section::H, Section::L, Section::A, Section::BG1]
-            .map(|name| section(name, size_of::<G1Affine>()));
-        let g2 = section(Section::BG2, size_of::<G2Affine>());
-        g1.into_iter()
-            .chain([twiddles, g2])
-            .fold(0, |most, bytes| most.max(bytes))
-    }
-}
-
-impl Backend for CpuBackend {
-    fn name(&self) -> &'static str {
-        "cpu"
-    }
-
-    fn c_column(&self) -> CColumn {
-        match self.options.c_source {
-            CSource::Product => CColumn::Scratch,
-            CSource::Synthesised => CColumn::Synthesised,
-        }
-    }
-
-    fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
-        self.column_layout(sizes)
-    }
-
-    fn work_bytes(&self, sizes: &CircuitSizes, key: &Key) -> u64 {
-        self.peak_bytes(sizes, key)
-    }
-
-    fn submit(&self, request: ProveRequest) -> Pending {
-        let ProveRequest {
-            columns,
-            inputs,
-            shape,
-            key,
-            r,
-            s,
-        } = request;
-        self.submit_job(Job {
-            columns,
-            inputs,
-            shape,
-            source: key,
-            r,
-            s,
-        })
+        [
+            Section::H,
+            Section::L,
+            Section::A,
+            Section::BG1,
+            Section::BG2,
+        ]
+        .map(peak)
+        .into_iter()
+        .fold(twiddles, u64::max)
     }
 }

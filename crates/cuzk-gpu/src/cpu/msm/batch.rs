@@ -22,6 +22,11 @@ struct Queued<P: Point> {
     before: P::Coordinate,
 }
 
+/// Bytes of a [`BatchAdder`]: six coordinates an addition and its target.
+pub(super) fn scratch_bytes(point_bytes: usize) -> usize {
+    BATCH_LEN * (3 * point_bytes + 8)
+}
+
 /// Collects additions and carries them out together. A target is whatever the
 /// caller needs to store a sum.
 pub(super) struct BatchAdder<P: Point> {

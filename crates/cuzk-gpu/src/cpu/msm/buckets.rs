@@ -1,16 +1,23 @@
 //! The buckets of one window and how entries are added into them.
 
+use std::ops::Range;
+
 use blstrs::Scalar;
 use ff::PrimeField;
 use group::Group;
 
-use crate::cpu::msm::batch::{BatchAdder, is_identity};
+use crate::cpu::msm::batch::{self, BatchAdder, is_identity};
 use crate::cpu::msm::point::{Coordinate, Point};
 
 /// Marks a sum that goes to the scratch points and not to a bucket.
 const TO_SCRATCH: u32 = 1 << 31;
 /// Marks a point that is subtracted. Point indices stay below this.
 pub(super) const NEGATIVE: u32 = 1 << 31;
+
+/// Terms that are added into buckets together.
+const SLICE_LEN: usize = 1 << 11;
+/// Terms of the next slice whose memory is asked for with each addition.
+const PREFETCH_LEN: usize = 3;
 
 /// Terms of a sum whose scalar is neither zero nor one.
 #[derive(Default)]
@@ -21,6 +28,9 @@ pub(super) struct Entries {
     /// half the modulus and has been negated.
     pub(super) points: Vec<u32>,
 }
+
+/// Bytes of one entry: a scalar and a point's index.
+pub(super) const ENTRY_BYTES: usize = 36;
 
 /// Bits of the largest scalar in [`Entries`]: half the modulus has 254.
 const SCALAR_BITS: u32 = Scalar::NUM_BITS - 1;
@@ -51,7 +61,7 @@ impl Windows {
     /// bits plus the highest bit below them, less `2^bits` if its own highest bit
     /// is set (Booth's recoding, so no carry runs through the windows).
     #[inline]
-    fn digit(&self, limbs: &[u64; 4], window: usize) -> i32 {
+    pub(super) fn digit(&self, limbs: &[u64; 4], window: usize) -> i32 {
         let below = window as u32 * self.bits;
         let mask = (1u64 << (self.bits + 1)) - 1;
         let taken = if below == 0 {
@@ -83,9 +93,16 @@ pub(super) struct Scratch<P: Point> {
     digits: Vec<i32>,
     /// Point indices sorted by bucket.
     order: Vec<u32>,
-    /// Partial sums of buckets with more than two terms.
+    /// Terms of a slice, then their partial sums.
     sums: Vec<P>,
     segments: Vec<Segment>,
+}
+
+/// Most bytes of one thread's [`Scratch`] for rounds of `terms` terms.
+pub(super) fn scratch_bytes(terms: usize, windows: Windows, point_bytes: usize) -> usize {
+    let sorting = 4 * (2 * terms + windows.buckets());
+    let slice = 2 * SLICE_LEN * (point_bytes + size_of::<Segment>());
+    sorting + 2 * slice + batch::scratch_bytes(point_bytes)
 }
 
 /// Partial sums of one bucket, in `sums[start..start + len]`.
@@ -126,7 +143,9 @@ impl<P: Point> Buckets<P> {
     ///
     /// Terms are sorted by bucket and added in pairs, so that all additions of a
     /// round are independent and one bucket with all the terms costs no more than
-    /// many buckets with one.
+    /// many buckets with one. That goes slice by slice of the sorted terms, so that
+    /// the partial sums stay in cache; a slice may end inside a bucket, whose sum
+    /// so far then is one more term of the next.
     pub(super) fn accumulate<'a>(
         &mut self,
         entries: impl Iterator<Item = &'a Entries> + Clone,
@@ -136,16 +155,32 @@ impl<P: Point> Buckets<P> {
         scratch: &mut Scratch<P>,
     ) {
         sort_by_bucket(entries, windows, window, scratch);
-        self.first_round(points, scratch);
-        while !scratch.segments.is_empty() {
-            self.next_round(scratch);
+        let (mut from, mut bucket) = (0, 0);
+        while from < scratch.order.len() {
+            let to = scratch.order.len().min(from + SLICE_LEN);
+            bucket = self.gather(points, from..to, bucket, scratch);
+            from = to;
+            // Points lie anywhere in a key of gigabytes. Their memory is asked for
+            // a slice in advance, a few points an addition, or waiting for it
+            // would take as long as adding.
+            let mut ahead = to..scratch.order.len().min(to + SLICE_LEN);
+            while !scratch.segments.is_empty() {
+                self.add_pairs(scratch, points, &mut ahead);
+            }
         }
     }
 
-    /// Adds the sorted points in pairs, each bucket's old sum before its points.
-    fn first_round(&mut self, points: &[P], scratch: &mut Scratch<P>) {
+    /// Copies a slice of the sorted terms into `scratch.sums`, each bucket's old sum
+    /// before its points. `bucket` is where the slice before ended; returns where
+    /// this one does.
+    fn gather(
+        &mut self,
+        points: &[P],
+        slice: Range<usize>,
+        mut bucket: usize,
+        scratch: &mut Scratch<P>,
+    ) -> usize {
         let Scratch {
-            adder,
             offsets,
             order,
             sums,
@@ -154,64 +189,37 @@ impl<P: Point> Buckets<P> {
         } = scratch;
         sums.clear();
         segments.clear();
-        let mut first = 0;
-        for (bucket, &end) in offsets.iter().enumerate() {
-            let terms = &order[first as usize..end as usize];
-            first = end;
-            let Some((&lead, rest)) = terms.split_first() else {
-                continue;
-            };
-            let lead = signed(points, lead);
-            let old = self.sums[bucket];
-            let (mut left, rest, len) = if is_identity(&old) {
-                (lead, rest, terms.len())
-            } else {
-                // The old sum and the first point are the first pair.
-                (old, terms, terms.len() + 1)
-            };
-            let Some((&right, rest)) = rest.split_first() else {
-                self.sums[bucket] = left;
-                continue;
-            };
-            let mut right = signed(points, right);
+        let mut from = slice.start;
+        while from < slice.end {
+            while offsets[bucket] as usize <= from {
+                bucket += 1;
+            }
+            let to = slice.end.min(offsets[bucket] as usize);
             let start = sums.len();
-            let halved = len.div_ceil(2);
-            if halved > 1 {
-                sums.resize(start + halved, P::identity());
-                segments.push(Segment {
+            if !is_identity(&self.sums[bucket]) {
+                sums.push(self.sums[bucket]);
+            }
+            let terms = &order[from..to];
+            sums.extend(terms.iter().map(|&term| signed(points, term)));
+            match sums.len() - start {
+                1 => self.sums[bucket] = sums[start],
+                len => segments.push(Segment {
                     bucket: bucket as u32,
                     start,
-                    len: halved,
-                });
+                    len,
+                }),
             }
-            let target = |at: usize| match halved {
-                1 => bucket as u32,
-                _ => TO_SCRATCH | (start + at) as u32,
-            };
-            let pairs = rest.chunks_exact(2);
-            if let [last] = pairs.remainder() {
-                sums[start + halved - 1] = signed(points, *last);
-            }
-            for (at, next) in pairs.map(Some).chain([None]).enumerate() {
-                if let Some(sum) = adder.add(&left, &right, target(at)) {
-                    store(&mut self.sums, sums, target(at), sum);
-                }
-                if adder.is_full() {
-                    adder.flush(|target, sum| store(&mut self.sums, sums, target, sum));
-                }
-                if let Some(next) = next {
-                    left = signed(points, next[0]);
-                    right = signed(points, next[1]);
-                }
-            }
+            from = to;
         }
-        adder.flush(|target, sum| store(&mut self.sums, sums, target, sum));
+        bucket
     }
 
-    /// Halves the number of partial sums of every bucket that still has several.
-    fn next_round(&mut self, scratch: &mut Scratch<P>) {
+    /// Halves the number of partial sums of every bucket that still has several,
+    /// and meanwhile asks for the memory of the terms `ahead`.
+    fn add_pairs(&mut self, scratch: &mut Scratch<P>, points: &[P], ahead: &mut Range<usize>) {
         let Scratch {
             adder,
+            order,
             sums,
             segments,
             ..
@@ -220,6 +228,9 @@ impl<P: Point> Buckets<P> {
             let Segment { bucket, start, len } = *segment;
             let halved = len.div_ceil(2);
             for at in 0..len / 2 {
+                for term in ahead.by_ref().take(PREFETCH_LEN) {
+                    prefetch(&points[(order[term] & !NEGATIVE) as usize]);
+                }
                 let target = match halved {
                     1 => bucket,
                     _ => TO_SCRATCH | (start + at) as u32,
@@ -308,6 +319,23 @@ fn signed<P: Point>(points: &[P], term: u32) -> P {
     } else {
         P::from_coordinates(*point.x(), point.y().neg())
     }
+}
+
+/// Asks for the memory of a point, where the machine has a way to ask.
+#[inline]
+fn prefetch<P>(point: &P) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        let start = std::ptr::from_ref(point).cast::<i8>();
+        for line in (0..size_of::<P>()).step_by(64) {
+            // SAFETY: a prefetch is a hint that touches nothing, and the address
+            // lies inside `point`.
+            unsafe { _mm_prefetch(start.add(line), _MM_HINT_T1) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = point;
 }
 
 /// Stores a sum where its target says.

@@ -24,14 +24,14 @@ use ff::Field;
 use group::Group;
 use rayon::prelude::*;
 
-use crate::cpu::msm::buckets::{Buckets, Entries, NEGATIVE, Scratch, Windows};
+use crate::cpu::msm::buckets::{Buckets, ENTRY_BYTES, Entries, NEGATIVE, Scratch, Windows};
 pub use crate::cpu::msm::point::Point;
 use crate::shape::Bitmap;
 
 /// Scalars told apart by one thread in one go.
 const BLOCK_LEN: usize = 1 << 13;
 /// Entries of a group that are collected before they are added into buckets.
-const ROUND_LEN: usize = 1 << 17;
+const ROUND_LEN: usize = 1 << 16;
 /// Widest digit: 2^16 buckets in each of 15 windows, 94 MB in G1.
 const WINDOW_BITS_MAX: u32 = 17;
 
@@ -54,20 +54,35 @@ impl Density<'_> {
     }
 }
 
-/// Most bytes that [`msm`] takes on `threads` threads for points of `point_bytes`
-/// bytes: buckets, entries waiting for a round, and each thread's scratch.
-pub fn work_bytes(threads: usize, point_bytes: usize) -> u64 {
-    let (threads, point_bytes) = (threads as u64, point_bytes as u64);
-    let groups = groups(threads as usize) as u64;
-    let bucket_count = 1u64 << (WINDOW_BITS_MAX - 1);
-    let windows = Windows::new(WINDOW_BITS_MAX).count as u64;
-    let buckets = groups * windows * bucket_count * point_bytes;
-    let blocks = groups * ROUND_LEN as u64 + superblock(threads as usize) as u64;
-    let entries = blocks * 36;
-    // A partial sum stands for at least one and a half terms of the first round.
-    let terms = ROUND_LEN as u64 + superblock(threads as usize) as u64 + bucket_count;
-    let scratch = threads * (terms * 2 / 3 * point_bytes + terms * 12);
-    buckets + entries + scratch
+/// Most bytes that [`msm`] takes on `threads` threads for up to `terms` points of
+/// `point_bytes` bytes: buckets, entries waiting for a round, and each thread's
+/// scratch.
+pub fn work_bytes(terms: usize, threads: usize, point_bytes: usize) -> u64 {
+    // What is expected of a block is extrapolated from whole blocks.
+    let terms = terms.div_ceil(BLOCK_LEN) * BLOCK_LEN;
+    let waiting = (groups(threads) * ROUND_LEN + superblock(threads)).min(terms);
+    // Vectors that grow may be twice as long as they are full.
+    let entries = 2 * waiting * ENTRY_BYTES;
+    let with_groups = |groups| {
+        let windows = cheapest_windows(terms as u64, groups);
+        let buckets = groups * windows.count * windows.buckets() * point_bytes;
+        buckets + threads * buckets::scratch_bytes(waiting, windows, point_bytes)
+    };
+    let rest = (1..=groups(threads)).map(with_groups).max().unwrap_or(0);
+    (entries + rest) as u64
+}
+
+/// The windows with which `groups` sets of buckets sum `expected` entries with the
+/// fewest multiplications: six and a half an affine addition, and for each bucket
+/// one mixed and one full projective addition.
+fn cheapest_windows(expected: u64, groups: usize) -> Windows {
+    (2..=WINDOW_BITS_MAX)
+        .map(Windows::new)
+        .min_by_key(|windows| {
+            let buckets = (windows.buckets() * groups) as u64;
+            windows.count as u64 * (expected * 13 + buckets * 54)
+        })
+        .expect("the range is not empty")
 }
 
 /// The sum of `points[i]` times the `i`-th scalar that has a point, on the current
@@ -255,15 +270,7 @@ impl<P: Point> Pippenger<P> {
     fn new(expected: u64, first: usize, groups: usize) -> Self {
         // A round smaller than a set's share needs no more than one set.
         let groups = groups.min(first.div_ceil(ROUND_LEN).max(1));
-        let windows = (2..=WINDOW_BITS_MAX)
-            .map(Windows::new)
-            .min_by_key(|windows| {
-                // In multiplications: six and a half an affine addition, and for
-                // each bucket one mixed and one full projective addition.
-                let buckets = (windows.buckets() * groups) as u64;
-                windows.count as u64 * (expected * 13 + buckets * 54)
-            })
-            .expect("the range is not empty");
+        let windows = cheapest_windows(expected, groups);
         Self {
             windows,
             buckets: (0..groups * windows.count)

@@ -24,9 +24,7 @@ pub trait Coordinate: Copy + Default + Eq + Send + Sync {
     /// The inverse, zero for zero.
     fn invert(&self) -> Self;
     /// Whether this is zero.
-    fn is_zero(&self) -> bool {
-        *self == Self::default()
-    }
+    fn is_zero(&self) -> bool;
 }
 
 /// An affine point of G1 or G2; the identity has both coordinates zero.
@@ -44,8 +42,13 @@ pub trait Point: PrimeCurveAffine<Scalar = Scalar> {
     fn sum(points: &[&Self]) -> Self::Curve;
 }
 
+#[inline]
+fn is_zero_fp(element: &blst_fp) -> bool {
+    element.l.iter().fold(0, |all, limb| all | limb) == 0
+}
+
 macro_rules! coordinate {
-    ($field:ty, $add:ident, $sub:ident, $mul:ident, $square:ident, $neg:ident, $invert:ident) => {
+    ($field:ty, $add:ident, $sub:ident, $mul:ident, $square:ident, $neg:ident, $invert:ident, $is_zero:expr) => {
         impl Coordinate for $field {
             #[inline]
             fn add(&self, other: &Self) -> Self {
@@ -89,6 +92,10 @@ macro_rules! coordinate {
                 unsafe { $invert(&mut result, self) };
                 result
             }
+            #[inline]
+            fn is_zero(&self) -> bool {
+                $is_zero(self)
+            }
         }
     };
 }
@@ -100,7 +107,8 @@ coordinate!(
     blst_fp_mul,
     blst_fp_sqr,
     blst_fp_cneg,
-    blst_fp_inverse
+    blst_fp_inverse,
+    is_zero_fp
 );
 coordinate!(
     blst_fp2,
@@ -109,7 +117,8 @@ coordinate!(
     blst_fp2_mul,
     blst_fp2_sqr,
     blst_fp2_cneg,
-    blst_fp2_inverse
+    blst_fp2_inverse,
+    |x: &blst_fp2| is_zero_fp(&x.fp[0]) && is_zero_fp(&x.fp[1])
 );
 
 macro_rules! point {

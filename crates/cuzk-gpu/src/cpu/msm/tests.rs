@@ -1,13 +1,17 @@
 //! Sums against double-and-add.
 
+use std::sync::Arc;
+
 use blstrs::{G1Affine, G2Affine, Scalar};
-use ff::Field;
+use ec_gpu_gen::multiexp_cpu::{DensityTracker, multiexp_cpu};
+use ec_gpu_gen::threadpool::Worker;
+use ff::{Field, PrimeField};
 use group::{Curve, Group};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use super::{Density, Point, msm};
+use super::{Density, Point, WINDOW_BITS_MAX, Windows, halved, msm};
 use crate::cpu::tests::circuit::bitmap;
 use crate::cpu::tests::{g1_points, g2_points, scalar};
 
@@ -153,5 +157,71 @@ fn several_rounds_of_terms() {
     let points = g2_points(20_000, 43);
     for kind in [Kind::One, Kind::Equal, Kind::Mixed] {
         compare_with_a_line(&points, kind);
+    }
+}
+
+/// A second oracle, at a size that double-and-add would take long for.
+#[test]
+fn sums_are_bellpersons() {
+    let len = 1 << 14;
+    let mut rng = ChaCha8Rng::seed_from_u64(46);
+    let scalars = scalars(len, Kind::Mixed, &mut rng);
+    let bits: Vec<bool> = (0..len).map(|_| rng.next_u32() % 3 != 0).collect();
+    let set = bitmap(&bits);
+    let points = g1_points(set.ones(), 47);
+
+    let mut density = DensityTracker::new();
+    for (at, &bit) in bits.iter().enumerate() {
+        density.add_element();
+        if bit {
+            density.inc(at);
+        }
+    }
+    let exponents = scalars.iter().map(|scalar| scalar.to_repr()).collect();
+    let source = (Arc::new(points.clone()), 0);
+    let theirs = multiexp_cpu(
+        &Worker::new(),
+        source,
+        Arc::new(density),
+        Arc::new(exponents),
+    );
+    let theirs = theirs.wait().expect("a key without identities");
+    assert_eq!(msm(&points, &scalars, Density::Set(&set)), theirs);
+}
+
+/// One thread has one set of buckets, forty have three.
+#[test]
+fn sums_do_not_depend_on_the_number_of_threads() {
+    let points = g1_points(200_000, 44);
+    for threads in [1, 40] {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .build()
+            .expect("threads");
+        pool.install(|| compare_with_a_line(&points, Kind::Random));
+    }
+}
+
+#[test]
+fn digits_of_every_width_make_up_the_scalar() {
+    let mut rng = ChaCha8Rng::seed_from_u64(45);
+    let half = -Scalar::ONE * Scalar::from(2).invert().expect("two is not zero");
+    let mut scalars = vec![Scalar::ONE, -Scalar::ONE, half, half + Scalar::ONE];
+    scalars.extend((0..20).map(|_| Scalar::random(&mut rng)));
+    for bits in 2..=WINDOW_BITS_MAX {
+        let windows = Windows::new(bits);
+        let base = Scalar::from(1 << bits);
+        for scalar in &scalars {
+            let (limbs, is_negated) = halved(*scalar);
+            let sum = (0..windows.count).rev().fold(Scalar::ZERO, |sum, window| {
+                let digit = windows.digit(&limbs, window);
+                let size = digit.unsigned_abs();
+                assert!(size as usize <= windows.buckets(), "{digit} of {bits} bits");
+                let size = Scalar::from(u64::from(size));
+                sum * base + if digit < 0 { -size } else { size }
+            });
+            let expected = if is_negated { -scalar } else { *scalar };
+            assert_eq!(sum, expected, "{bits} bits");
+        }
     }
 }

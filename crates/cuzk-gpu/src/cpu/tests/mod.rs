@@ -2,18 +2,18 @@
 //! requests that do not fit.
 
 pub(super) mod circuit;
+mod keys;
 mod ntt;
 mod proofs;
 mod requests;
 
 use std::num::NonZeroUsize;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use bellperson::groth16::{Parameters, VerifyingKey};
 use blstrs::{Bls12, G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
-use cuzk_budget::Budget;
-use cuzk_pinned::PinnedPool;
+use cuzk_budget::{Budget, Consumer, Priority, Wait};
+use cuzk_pinned::{AcquireRequest, PinnedPool};
 use ff::Field;
 use group::{Curve, Group};
 use rand_chacha::ChaCha8Rng;
@@ -22,42 +22,8 @@ use rand_core::{RngCore, SeedableRng};
 use crate::column::{CColumn, Column, Columns};
 use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::tests::circuit::Assignment;
-use crate::cpu::{CpuOptions, Job, PointSource};
-use crate::error::KeyError;
-use crate::key::Section;
+use crate::cpu::{CpuOptions, Job};
 use crate::shape::CircuitShape;
-
-impl PointSource for Parameters<Bls12> {
-    fn vk(&self) -> &VerifyingKey<Bls12> {
-        &self.vk
-    }
-
-    fn count(&self, section: Section) -> usize {
-        match section {
-            Section::VerifyingKey => 6,
-            Section::Ic => self.vk.ic.len(),
-            Section::H => self.h.len(),
-            Section::L => self.l.len(),
-            Section::A => self.a.len(),
-            Section::BG1 => self.b_g1.len(),
-            Section::BG2 => self.b_g2.len(),
-        }
-    }
-
-    fn g1(&self, section: Section) -> Result<impl Deref<Target = [G1Affine]>, KeyError> {
-        Ok(match section {
-            Section::H => self.h.as_slice(),
-            Section::L => self.l.as_slice(),
-            Section::A => self.a.as_slice(),
-            Section::BG1 => self.b_g1.as_slice(),
-            other => panic!("no G1 section {other}"),
-        })
-    }
-
-    fn g2(&self) -> Result<impl Deref<Target = [G2Affine]>, KeyError> {
-        Ok(self.b_g2.as_slice())
-    }
-}
 
 /// Options of a small backend.
 fn options(c_source: CSource, transforms: Transforms) -> CpuOptions {
@@ -143,13 +109,14 @@ fn job<S>(assignment: &Assignment, c: CColumn, source: Arc<S>, r: Scalar, s: Sca
 /// A column of `len` scalars that begins with `scalars`.
 fn column(scalars: &[Scalar], len: usize) -> Column {
     let pool = PinnedPool::heap(Budget::new(1 << 30));
-    let bytes = Column::bytes(len).expect("a small column");
-    let buffer = pool
-        .try_acquire(&[bytes])
-        .expect("a budget with room")
-        .pop()
-        .expect("one buffer was asked for");
-    let mut column = Column::new(buffer, len);
+    let request = AcquireRequest {
+        buffers: &[Column::bytes(len).expect("a small column")],
+        bytes: 0,
+        consumer: Consumer("columns"),
+        wait: Wait::with_priority(Priority::NORMAL),
+    };
+    let mut acquired = pool.try_acquire(&request).expect("a budget with room");
+    let mut column = Column::new(acquired.buffers.remove(0), len);
     column.scalars_mut()[..scalars.len()].copy_from_slice(scalars);
     column
 }

@@ -13,9 +13,10 @@ use crate::column::CColumn;
 use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::tests::circuit::{Assignment, RandomCircuit, bitmap};
 use crate::cpu::tests::{column, job, meaningless_key, options};
-use crate::cpu::{CpuBackend, CpuOptions, Job, PointSource};
+use crate::cpu::{CpuBackend, CpuOptions, Job, PointSource, msm};
 use crate::error::{BackendError, KeyError};
 use crate::key::Section;
+use crate::shape::CircuitSizes;
 
 fn small_job() -> Job<Parameters<Bls12>> {
     let assignment = Assignment::of(RandomCircuit::of_products(10, 1));
@@ -140,6 +141,10 @@ impl PointSource for Faulty {
         self.key.count(section)
     }
 
+    fn section_bytes(&self, section: Section) -> u64 {
+        self.key.section_bytes(section)
+    }
+
     fn g1(&self, section: Section) -> Result<impl Deref<Target = [G1Affine]>, KeyError> {
         self.fail(section)?;
         self.key.g1(section)
@@ -221,6 +226,10 @@ impl PointSource for Gated {
         self.key.count(section)
     }
 
+    fn section_bytes(&self, section: Section) -> u64 {
+        self.key.section_bytes(section)
+    }
+
     fn g1(&self, section: Section) -> Result<impl Deref<Target = [G1Affine]>, KeyError> {
         if section == Section::H {
             // The test may have ended; then there is nobody to tell.
@@ -269,17 +278,50 @@ fn a_full_queue_refuses_and_a_drop_finishes_what_waits() {
     assert!(waiting.iter_mut().all(|pending| pending.done().is_ok()));
 }
 
+/// A key of the wrong sizes whose sections are decoded when they are used.
+struct Decoded;
+
+/// Bytes of one section of [`Decoded`], more than any working memory here.
+const SECTION_BYTES: u64 = 1 << 34;
+
+impl PointSource for Decoded {
+    fn vk(&self) -> &VerifyingKey<Bls12> {
+        unreachable!("only sizes are asked for")
+    }
+
+    fn count(&self, _: Section) -> usize {
+        0
+    }
+
+    fn section_bytes(&self, section: Section) -> u64 {
+        match section {
+            Section::L => SECTION_BYTES,
+            _ => 96,
+        }
+    }
+
+    fn g1(&self, _: Section) -> Result<impl Deref<Target = [G1Affine]>, KeyError> {
+        Ok(Vec::new())
+    }
+
+    fn g2(&self) -> Result<impl Deref<Target = [G2Affine]>, KeyError> {
+        Ok(Vec::new())
+    }
+}
+
 #[test]
-fn peak_bytes_cover_the_largest_section_and_the_twiddle_factors() {
+fn peak_bytes_are_one_section_and_its_sum_or_the_twiddle_factors() {
     let backend = backend();
-    let job = small_job();
-    let sizes = job.shape.sizes;
-    let peak = backend.peak_bytes(&sizes, &*job.source);
-    let largest = job.source.count(Section::BG2) * size_of::<G2Affine>();
-    assert!(peak > largest as u64);
-    let huge = crate::shape::CircuitSizes {
+    let sizes = small_job().shape.sizes;
+    let peak = backend.peak_bytes(&sizes, &Decoded);
+    let sum = |terms| msm::work_bytes(terms, 2, size_of::<G1Affine>());
+    assert_eq!(peak, SECTION_BYTES + sum(0));
+    // A small sum works in little, a huge one in bounded memory.
+    assert!(sum(1 << 10) < 16 << 20, "{}", sum(1 << 10));
+    assert!(sum(1 << 27) < 256 << 20, "{}", sum(1 << 27));
+    let huge = CircuitSizes {
         constraints: 1 << 31,
         ..sizes
     };
-    assert_eq!(backend.peak_bytes(&huge, &*job.source), 1 << 36);
+    assert_eq!(backend.peak_bytes(&huge, &Decoded), 1 << 36);
 }

@@ -89,10 +89,12 @@ fn a_count_one_too_small_shifts_what_follows() {
         bytes[first - 1] -= 1;
         let fault = open(&bytes, PointCheck::None).unwrap_err();
         match section {
-            Section::BG2 => assert!(
-                matches!(fault, KeyError::Trailing { extra: 192, .. }),
-                "{fault}"
-            ),
+            Section::BG2 => {
+                assert!(
+                    matches!(fault, KeyError::Trailing { extra: 192, .. }),
+                    "{fault}"
+                )
+            }
             _ => assert!(matches!(fault, KeyError::Truncated { .. }), "{fault}"),
         }
     }
