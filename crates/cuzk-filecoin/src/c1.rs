@@ -65,7 +65,8 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Opened<'_>, WorkloadError> {
     let json = match &envelope.phase1_out {
         Some(text) => Cow::Owned(from_base64(INNER_FIELD, text)?),
         None if envelope.vanilla_proofs.is_none() => {
-            let reason = "neither a C1 output (no `vanilla_proofs`) nor its wrapper (no `Phase1Out`)";
+            let reason =
+                "neither a C1 output (no `vanilla_proofs`) nor its wrapper (no `Phase1Out`)";
             return Err(fault(FIELD, reason));
         }
         None => Cow::Borrowed(bytes),

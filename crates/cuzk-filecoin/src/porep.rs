@@ -6,9 +6,9 @@ use bellpepper_core::{Circuit, SynthesisError};
 use blstrs::Scalar;
 use cuzk_core::{Part, WorkloadError};
 use cuzk_synth::Pass;
+use filecoin_hashers::HashFunction;
 use filecoin_hashers::poseidon::{PoseidonDomain, PoseidonFunction};
 use filecoin_hashers::sha256::Sha256Domain;
-use filecoin_hashers::HashFunction;
 use filecoin_proofs::constants::{DefaultPieceHasher, DefaultTreeHasher};
 use filecoin_proofs::parameters::public_params;
 use filecoin_proofs_api::{ApiFeature, RegisteredSealProof};
@@ -52,7 +52,8 @@ pub(crate) fn job(request: &Request, size: SectorSize) -> Result<Box<dyn Job>, W
     let mut c1 = opened.parse()?;
     if c1.registered_proof != registered {
         let (have, number) = (c1.registered_proof, request.registered_proof);
-        let reason = format!("a C1 output of {have:?}, and registered_proof {number} is {registered:?}");
+        let reason =
+            format!("a C1 output of {have:?}, and registered_proof {number} is {registered:?}");
         return Err(fault(opened.field(), reason));
     }
     let inputs = public_inputs(&c1, request, registered)?;
@@ -83,8 +84,18 @@ fn check_wrapper(
     size: SectorSize,
 ) -> Result<(), WorkloadError> {
     let pairs = [
-        ("SectorNum", opened.sector_number, "sector_number", request.sector_number),
-        ("SectorSize", opened.sector_size, "sector_size", size.bytes()),
+        (
+            "SectorNum",
+            opened.sector_number,
+            "sector_number",
+            request.sector_number,
+        ),
+        (
+            "SectorSize",
+            opened.sector_size,
+            "sector_size",
+            size.bytes(),
+        ),
     ];
     for (name, have, field, want) in pairs {
         if let Some(have) = have.filter(|&have| have != want) {
@@ -156,36 +167,10 @@ impl Context<'_> {
         if have != want {
             return Err(fault(FIELD, format!("{have} partitions, must be {want}")));
         }
-        let want = params.challenges.num_challenges_per_partition();
-        let check = |(partition, challenges): (usize, Vec<ChallengeProof<Tree>>)| {
-            let have = challenges.len();
-            if have != want {
-                let reason = format!("partition {partition}: {have} challenges, must be {want}");
-                return Err(fault(FIELD, reason));
-            }
-            let checked: Vec<VanillaProof<Tree>> = challenges
-                .into_iter()
-                .enumerate()
-                .map(|(challenge, proof)| {
-                    proof
-                        .check(&params)
-                        .map_err(|reason| challenge_fault(partition, challenge, reason))
-                })
-                .collect::<Result<_, _>>()?;
-            // All challenges of a partition open the same two trees.
-            let roots = |proof: &VanillaProof<Tree>| (proof.comm_c(), proof.comm_r_last());
-            match checked.iter().position(|proof| roots(proof) != roots(&checked[0])) {
-                Some(challenge) => {
-                    let reason = "its roots are not those of challenge 0";
-                    Err(challenge_fault(partition, challenge, reason))
-                }
-                None => Ok(checked),
-            }
-        };
         let proofs = proofs
             .into_iter()
             .enumerate()
-            .map(check)
+            .map(|(partition, challenges)| well_formed_partition(&params, partition, challenges))
             .collect::<Result<_, _>>()?;
         Ok(Box::new(Arc::new(PorepJob {
             size: self.size,
@@ -196,6 +181,35 @@ impl Context<'_> {
             proofs,
         })))
     }
+}
+
+/// The challenges of one partition, if they are as many as the circuit has and of
+/// its shape.
+fn well_formed_partition<Tree: Shape>(
+    params: &PublicParams<Tree>,
+    partition: usize,
+    challenges: Vec<ChallengeProof<Tree>>,
+) -> Result<Vec<VanillaProof<Tree>>, WorkloadError> {
+    let want = params.challenges.num_challenges_per_partition();
+    let have = challenges.len();
+    if have != want {
+        let reason = format!("partition {partition}: {have} challenges, must be {want}");
+        return Err(fault(FIELD, reason));
+    }
+    let mut checked: Vec<VanillaProof<Tree>> = Vec::with_capacity(want);
+    for (challenge, proof) in challenges.into_iter().enumerate() {
+        let proof = proof
+            .check(params)
+            .map_err(|reason| challenge_fault(partition, challenge, reason))?;
+        // All challenges of a partition open the same two trees.
+        let first = checked.first().unwrap_or(&proof);
+        if first.comm_c() != proof.comm_c() || first.comm_r_last() != proof.comm_r_last() {
+            let reason = "its roots are not those of challenge 0";
+            return Err(challenge_fault(partition, challenge, reason));
+        }
+        checked.push(proof);
+    }
+    Ok(checked)
 }
 
 fn challenge_fault(

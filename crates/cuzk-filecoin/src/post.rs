@@ -57,10 +57,7 @@ struct PostJob<Tree: Shape> {
     proof: Proof<Tree::Proof>,
 }
 
-fn parse<Tree: Shape>(
-    request: &Request,
-    size: SectorSize,
-) -> Result<Box<dyn Job>, WorkloadError> {
+fn parse<Tree: Shape>(request: &Request, size: SectorSize) -> Result<Box<dyn Job>, WorkloadError> {
     let kind = request.proof_kind;
     let config = post_proof(request.registered_proof, kind, size)?.as_v1_config();
     check_partition(request)?;
@@ -85,7 +82,7 @@ fn parse<Tree: Shape>(
     }
     let params = match kind {
         ProofKind::WinningPost => winning_post_public_params::<Tree>(&config),
-        _ => Ok(window_post_public_params::<Tree>(&config).expect("setup only copies")),
+        _ => window_post_public_params::<Tree>(&config),
     }
     .map_err(|error| fault("registered_proof", format!("{error:#}")))?;
     if kind == ProofKind::WinningPost {
@@ -140,7 +137,9 @@ fn sector_proof<Tree: Shape>(
         .reject_trailing_bytes()
         .with_limit(limit)
         .deserialize(bytes)
-        .map_err(|error| format!("not a bincode FallbackPoStSectorProof of {limit} bytes: {error}"))?;
+        .map_err(|error| {
+            format!("not a bincode FallbackPoStSectorProof of {limit} bytes: {error}")
+        })?;
     let mut sectors = proof.vanilla_proof.sectors;
     let (Some(mut sector), true) = (sectors.pop(), sectors.is_empty()) else {
         return Err("must hold the proof of exactly one sector".into());
@@ -151,12 +150,15 @@ fn sector_proof<Tree: Shape>(
     }
     scalar("comm_r", proof.comm_r.as_ref())?;
     scalar("comm_c", sector.comm_c.as_ref())?;
-    let leaf_count = usize::try_from(size.bytes()).map_err(|_| "size past this machine")? / NODE_SIZE;
+    let leaf_count =
+        usize::try_from(size.bytes()).map_err(|_| "size past this machine")? / NODE_SIZE;
     for (index, inclusion) in sector.inclusion_proofs.iter_mut().enumerate() {
         *inclusion = well_formed(inclusion, leaf_count)
             .map_err(|reason| format!("inclusion proof {index}: {reason}"))?;
         if inclusion.root() != sector.comm_r_last {
-            return Err(format!("inclusion proof {index}: its root is not comm_r_last"));
+            return Err(format!(
+                "inclusion proof {index}: its root is not comm_r_last"
+            ));
         }
     }
     let public = PublicSector {
@@ -323,6 +325,3 @@ impl<Tree: Shape> Part for PostPart<Tree> {
         circuit.synthesize(pass)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,82 @@
+//! Truncated and flipped bytes of real proofs: an error each time, never a panic.
+
+use cuzk_filecoin::Request;
+use proptest::prelude::*;
+
+use crate::support::{POREP, WINDOW, WINNING, fate, request};
+
+/// A PoSt request where `change` was applied to the bytes of its last sector.
+fn changed_post(file: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Option<String> {
+    let mut request = request(file);
+    change(request.vanilla_proofs.last_mut().expect("it has sectors"));
+    fate(&request)
+}
+
+fn flip(bytes: &mut [u8], at: prop::sample::Index, bit: u8) {
+    let at = at.index(bytes.len());
+    bytes[at] ^= 1 << bit;
+}
+
+/// Every bit of a PoSt vanilla proof counts: it is a length, a hash or an index.
+fn post_cases() -> impl Strategy<Value = (bool, prop::sample::Index, u8)> {
+    (any::<bool>(), any::<prop::sample::Index>(), 0..8_u8)
+}
+
+fn file(winning: bool) -> &'static [u8] {
+    if winning { WINNING } else { WINDOW }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn flipped_post_is_refused((winning, at, bit) in post_cases()) {
+        let reason = changed_post(file(winning), |bytes| flip(bytes, at, bit));
+        prop_assert!(reason.is_some());
+    }
+
+    #[test]
+    fn truncated_post_is_refused((winning, at, _) in post_cases()) {
+        let reason = changed_post(file(winning), |bytes| bytes.truncate(at.index(bytes.len())));
+        prop_assert!(reason.is_some_and(|reason| reason.starts_with("vanilla_proofs[")));
+    }
+
+    #[test]
+    fn truncated_c1_is_refused(at in any::<prop::sample::Index>()) {
+        let mut request = request(POREP);
+        let length = at.index(request.vanilla_proof.len());
+        request.vanilla_proof.truncate(length);
+        prop_assert!(fate(&request).is_some());
+    }
+
+    /// Some bits of JSON count for nothing (the name of a field that is skipped),
+    /// so it is enough that there is an answer.
+    #[test]
+    fn flipped_c1_never_panics(at in any::<prop::sample::Index>(), bit in 0..8_u8) {
+        let mut request = Request::from_c1(&c1(), 1000, 11).expect("the output is real");
+        flip(&mut request.vanilla_proof, at, bit);
+        fate(&request);
+    }
+
+    #[test]
+    fn flipped_request_file_never_panics(at in any::<prop::sample::Index>(), bit in 0..8_u8) {
+        let mut bytes = WINDOW.to_vec();
+        flip(&mut bytes, at, bit);
+        if let Ok(request) = Request::from_json(&bytes) {
+            fate(&request);
+        }
+    }
+}
+
+fn c1() -> Vec<u8> {
+    use base64::Engine as _;
+    let wrapper: serde_json::Value =
+        serde_json::from_slice(&request(POREP).vanilla_proof).expect("the wrapper is JSON");
+    base64::engine::general_purpose::STANDARD
+        .decode(wrapper["Phase1Out"].as_str().expect("it is text"))
+        .expect("it is base64")
+}
