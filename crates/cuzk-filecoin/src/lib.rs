@@ -6,7 +6,7 @@
 //! | PoRep (C2) | C1 output as JSON, bare or wrapped | one a partition |
 //! | WindowPoSt | bincode sector proofs of one partition | one |
 //! | WinningPoSt | the bincode proof of one sector | one |
-//! | SnapDeals | not yet: circuit ids, key names and blank circuits only | |
+//! | SnapDeals | bincode partition proofs | one a partition |
 //!
 //! Circuits and public inputs are those of the filecoin-proofs crates. This crate
 //! does not prove, reads no key and no file, and looks at no environment variable
@@ -46,6 +46,8 @@ mod c1;
 mod porep;
 
 mod post;
+
+mod snap;
 
 mod merkle;
 mod registered;

@@ -1,16 +1,18 @@
 //! The chain's numbers of registered proofs.
 //!
-//! | seal proofs | | PoSt proofs | |
-//! |---|---|---|---|
-//! | 0-4 | V1 | 0-4 | Winning V1 |
-//! | 5-9 | V1.1 | 5-9 | Window V1 |
-//! | 10-14 | V1.1, synthetic | 10-14 | Window V1.1 (API V1.2) |
-//! | 15-19 | V1.2, non-interactive | | |
+//! | seal proofs | | PoSt proofs | | update proofs | |
+//! |---|---|---|---|---|---|
+//! | 0-4 | V1 | 0-4 | Winning V1 | 0-4 | V1 |
+//! | 5-9 | V1.1 | 5-9 | Window V1 | | |
+//! | 10-14 | V1.1, synthetic | 10-14 | Window V1.1 (API V1.2) | | |
+//! | 15-19 | V1.2, non-interactive | | | | |
 //!
 //! Five of each, by sector size: 2 KiB, 8 MiB, 512 MiB, 32 GiB, 64 GiB.
 
 use cuzk_core::WorkloadError;
-use filecoin_proofs_api::{PoStType, RegisteredPoStProof, RegisteredSealProof};
+use filecoin_proofs_api::{
+    PoStType, RegisteredPoStProof, RegisteredSealProof, RegisteredUpdateProof,
+};
 
 use crate::error::fault;
 use crate::sizes::{ProofKind, SectorSize};
@@ -62,6 +64,17 @@ const POST_PROOFS: [RegisteredPoStProof; 15] = {
     ]
 };
 
+const UPDATE_PROOFS: [RegisteredUpdateProof; 5] = {
+    use RegisteredUpdateProof as P;
+    [
+        P::StackedDrg2KiBV1,
+        P::StackedDrg8MiBV1,
+        P::StackedDrg512MiBV1,
+        P::StackedDrg32GiBV1,
+        P::StackedDrg64GiBV1,
+    ]
+};
+
 /// The chain's number of a seal proof.
 pub(crate) fn seal_number(proof: RegisteredSealProof) -> u64 {
     let index = SEAL_PROOFS.iter().position(|&known| known == proof);
@@ -95,6 +108,12 @@ pub(crate) fn post_proof(
     }
     same_size(number, &proof, u64::from(proof.sector_size()), size)?;
     Ok(proof)
+}
+
+/// Refuses the number of an update proof whose sector size is not `size`.
+pub(crate) fn same_update_proof(number: u64, size: SectorSize) -> Result<(), WorkloadError> {
+    let proof = lookup(&UPDATE_PROOFS, number, "RegisteredUpdateProof")?;
+    same_size(number, proof, u64::from(proof.sector_size()), size)
 }
 
 fn lookup<'a, T>(table: &'a [T], number: u64, name: &str) -> Result<&'a T, WorkloadError> {

@@ -12,7 +12,7 @@ use crate::error::{fault, item};
 use crate::registered::seal_number;
 use crate::sizes::{ProofKind, SectorSize};
 use crate::workload::FilecoinWorkload;
-use crate::{porep, post};
+use crate::{porep, post, snap};
 
 /// How urgent a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -153,10 +153,7 @@ impl Request {
         let job = match self.proof_kind {
             ProofKind::PoRep => porep::job(self, size)?,
             ProofKind::WindowPost | ProofKind::WinningPost => post::job(self, size)?,
-            ProofKind::SnapDeals => {
-                let kind = self.proof_kind;
-                return Err(fault("proof_kind", format!("{kind} is not supported yet")));
-            }
+            ProofKind::SnapDeals => snap::job(self, size)?,
         };
         Ok(FilecoinWorkload::new(job))
     }

@@ -52,22 +52,13 @@ fn ids_read_back() {
 /// constant one included. WinningPoSt at 32 GiB stands for the larger trees.
 #[test]
 fn blank_circuits_have_the_known_sizes() {
-    let cases = [
-        (
-            ProofKind::SnapDeals,
-            SectorSize::KiB2,
-            1_705_044,
-            5,
-            1_703_569,
-        ),
-        (
-            ProofKind::WinningPost,
-            SectorSize::GiB32,
-            370_723,
-            133,
-            375_210,
-        ),
-    ];
+    let cases = [(
+        ProofKind::WinningPost,
+        SectorSize::GiB32,
+        370_723,
+        133,
+        375_210,
+    )];
     for (kind, size, constraints, inputs, aux) in cases {
         let circuit = FilecoinCircuit::new(kind, size);
         let sizes = count(|pass| circuit.synthesize_blank(pass)).unwrap().sizes;

@@ -3,10 +3,10 @@
 use cuzk_filecoin::Request;
 use proptest::prelude::*;
 
-use crate::support::{POREP, WINDOW, WINNING, fate, request};
+use crate::support::{POREP, SNAP, WINDOW, WINNING, fate, request};
 
-/// A PoSt request where `change` was applied to the bytes of its last sector.
-fn changed_post(file: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Option<String> {
+/// A request where `change` was applied to the last of its vanilla proofs.
+fn changed_last(file: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Option<String> {
     let mut request = request(file);
     change(request.vanilla_proofs.last_mut().expect("it has sectors"));
     fate(&request)
@@ -17,13 +17,10 @@ fn flip(bytes: &mut [u8], at: prop::sample::Index, bit: u8) {
     bytes[at] ^= 1 << bit;
 }
 
-/// Every bit of a PoSt vanilla proof counts: it is a length, a hash or an index.
-fn post_cases() -> impl Strategy<Value = (bool, prop::sample::Index, u8)> {
-    (any::<bool>(), any::<prop::sample::Index>(), 0..8_u8)
-}
-
-fn file(winning: bool) -> &'static [u8] {
-    if winning { WINNING } else { WINDOW }
+/// Every bit of a bincode vanilla proof counts: it is a length, a hash or an index.
+fn cases() -> impl Strategy<Value = (&'static [u8], prop::sample::Index, u8)> {
+    let files = prop::sample::select(vec![SNAP, WINDOW, WINNING]);
+    (files, any::<prop::sample::Index>(), 0..8_u8)
 }
 
 proptest! {
@@ -34,14 +31,14 @@ proptest! {
     })]
 
     #[test]
-    fn flipped_post_is_refused((winning, at, bit) in post_cases()) {
-        let reason = changed_post(file(winning), |bytes| flip(bytes, at, bit));
+    fn flipped_bincode_is_refused((file, at, bit) in cases()) {
+        let reason = changed_last(file, |bytes| flip(bytes, at, bit));
         prop_assert!(reason.is_some());
     }
 
     #[test]
-    fn truncated_post_is_refused((winning, at, _) in post_cases()) {
-        let reason = changed_post(file(winning), |bytes| bytes.truncate(at.index(bytes.len())));
+    fn truncated_bincode_is_refused((file, at, _) in cases()) {
+        let reason = changed_last(file, |bytes| bytes.truncate(at.index(bytes.len())));
         prop_assert!(reason.is_some_and(|reason| reason.starts_with("vanilla_proofs[")));
     }
 

@@ -7,6 +7,7 @@ mod porep;
 mod post;
 mod request;
 mod sizes;
+mod snap;
 mod support;
 mod verify;
 

@@ -14,8 +14,6 @@ fn real_requests_read() {
     assert_eq!(request(WINNING).priority, Priority::Critical);
     let snap = request(SNAP);
     assert_eq!(snap.comm_r_old.len(), 32);
-    let reason = refused(SNAP, |_| ());
-    insta::assert_snapshot!(reason, @"proof_kind: SNAP_DEALS_UPDATE is not supported yet");
 }
 
 #[test]

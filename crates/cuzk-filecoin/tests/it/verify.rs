@@ -10,7 +10,7 @@ use group::Group;
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
-use crate::support::{POREP, WINDOW, WINNING, workload};
+use crate::support::{POREP, SNAP, WINDOW, WINNING, workload};
 
 struct Trapdoor {
     alpha: Scalar,
@@ -82,7 +82,7 @@ fn with_proof(file: &[u8]) -> (FilecoinWorkload, PreparedVerifyingKey<Bls12>, Pr
 
 #[test]
 fn proofs_hold_for_their_own_request_only() {
-    for file in [POREP, WINDOW, WINNING] {
+    for file in [POREP, SNAP, WINDOW, WINNING] {
         let (workload, vk, proof) = with_proof(file);
         assert!(workload.verify(&vk, std::slice::from_ref(&proof)).unwrap());
         let bytes = workload.encode(std::slice::from_ref(&proof)).unwrap();
