@@ -202,6 +202,3 @@ fn blank_post<Tree: Shape>(
     )
     .synthesize(pass)
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,7 +4,9 @@
 
 use std::fmt;
 
+use bincode::Options as _;
 use cuzk_core::WorkloadError;
+use serde::de::DeserializeOwned;
 
 /// A name that this crate does not know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,4 +31,15 @@ pub(crate) fn fault(field: impl Into<String>, reason: impl fmt::Display) -> Work
 /// Where a list item is at fault: `vanilla_proofs[3]`.
 pub(crate) fn item(field: &str, index: usize) -> String {
     format!("{field}[{index}]")
+}
+
+/// Reads bincode as the stock software writes it, all of it and nothing more.
+pub(crate) fn bincode_exact<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, String> {
+    let limit = bytes.len() as u64;
+    bincode::DefaultOptions::new()
+        .with_fixint_encoding()
+        .reject_trailing_bytes()
+        .with_limit(limit)
+        .deserialize(bytes)
+        .map_err(|error| format!("not a bincode {what} of {limit} bytes: {error}"))
 }

@@ -167,39 +167,10 @@ impl Context<'_> {
         if have != want {
             return Err(fault(FIELD, format!("{have} partitions, must be {want}")));
         }
-        let want = params.challenges.num_challenges_per_partition();
-        let check = |(partition, challenges): (usize, Vec<ChallengeProof<Tree>>)| {
-            let have = challenges.len();
-            if have != want {
-                let reason = format!("partition {partition}: {have} challenges, must be {want}");
-                return Err(fault(FIELD, reason));
-            }
-            let checked: Vec<VanillaProof<Tree>> = challenges
-                .into_iter()
-                .enumerate()
-                .map(|(challenge, proof)| {
-                    proof
-                        .check(&params)
-                        .map_err(|reason| challenge_fault(partition, challenge, reason))
-                })
-                .collect::<Result<_, _>>()?;
-            // All challenges of a partition open the same two trees.
-            let roots = |proof: &VanillaProof<Tree>| (proof.comm_c(), proof.comm_r_last());
-            match checked
-                .iter()
-                .position(|proof| roots(proof) != roots(&checked[0]))
-            {
-                Some(challenge) => {
-                    let reason = "its roots are not those of challenge 0";
-                    Err(challenge_fault(partition, challenge, reason))
-                }
-                None => Ok(checked),
-            }
-        };
         let proofs = proofs
             .into_iter()
             .enumerate()
-            .map(check)
+            .map(|(partition, challenges)| well_formed_partition(&params, partition, challenges))
             .collect::<Result<_, _>>()?;
         Ok(Box::new(Arc::new(PorepJob {
             size: self.size,
@@ -210,6 +181,35 @@ impl Context<'_> {
             proofs,
         })))
     }
+}
+
+/// The challenges of one partition, if they are as many as the circuit has and of
+/// its shape.
+fn well_formed_partition<Tree: Shape>(
+    params: &PublicParams<Tree>,
+    partition: usize,
+    challenges: Vec<ChallengeProof<Tree>>,
+) -> Result<Vec<VanillaProof<Tree>>, WorkloadError> {
+    let want = params.challenges.num_challenges_per_partition();
+    let have = challenges.len();
+    if have != want {
+        let reason = format!("partition {partition}: {have} challenges, must be {want}");
+        return Err(fault(FIELD, reason));
+    }
+    let mut checked: Vec<VanillaProof<Tree>> = Vec::with_capacity(want);
+    for (challenge, proof) in challenges.into_iter().enumerate() {
+        let proof = proof
+            .check(params)
+            .map_err(|reason| challenge_fault(partition, challenge, reason))?;
+        // All challenges of a partition open the same two trees.
+        let first = checked.first().unwrap_or(&proof);
+        if first.comm_c() != proof.comm_c() || first.comm_r_last() != proof.comm_r_last() {
+            let reason = "its roots are not those of challenge 0";
+            return Err(challenge_fault(partition, challenge, reason));
+        }
+        checked.push(proof);
+    }
+    Ok(checked)
 }
 
 fn challenge_fault(

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bellpepper_core::{Circuit, SynthesisError};
-use bincode::Options as _;
 use blstrs::Scalar;
 use cuzk_core::{Part, WorkloadError};
 use cuzk_synth::Pass;
@@ -21,7 +20,7 @@ use storage_proofs_post::fallback::{
 };
 
 use crate::circuits::FilecoinCircuit;
-use crate::error::{fault, item};
+use crate::error::{bincode_exact, fault, item};
 use crate::merkle::{scalar, well_formed};
 use crate::registered::post_proof;
 use crate::request::{Request, bytes32, prover_id};
@@ -65,7 +64,12 @@ fn parse<Tree: Shape>(request: &Request, size: SectorSize) -> Result<Box<dyn Job
     // One sector for WinningPoSt, up to a full partition for WindowPoSt.
     let most = config.sector_count;
     if count == 0 || count > most {
-        let reason = format!("{count} sectors; {kind} {size} takes 1 to {most}");
+        let takes = if most == 1 {
+            "1"
+        } else {
+            &format!("1 to {most}")
+        };
+        let reason = format!("{count} sectors; {kind} {size} takes {takes}");
         return Err(fault(PROOFS, reason));
     }
     // What the chain does to make a field element of any 32 bytes.
@@ -82,7 +86,7 @@ fn parse<Tree: Shape>(request: &Request, size: SectorSize) -> Result<Box<dyn Job
     }
     let params = match kind {
         ProofKind::WinningPost => winning_post_public_params::<Tree>(&config),
-        _ => Ok(window_post_public_params::<Tree>(&config).expect("setup only copies")),
+        _ => window_post_public_params::<Tree>(&config),
     }
     .map_err(|error| fault("registered_proof", format!("{error:#}")))?;
     if kind == ProofKind::WinningPost {
@@ -131,15 +135,7 @@ fn sector_proof<Tree: Shape>(
     config: &PoStConfig,
     size: SectorSize,
 ) -> Result<SectorParts<Tree>, String> {
-    let limit = bytes.len() as u64;
-    let proof: FallbackPoStSectorProof<Tree> = bincode::DefaultOptions::new()
-        .with_fixint_encoding()
-        .reject_trailing_bytes()
-        .with_limit(limit)
-        .deserialize(bytes)
-        .map_err(|error| {
-            format!("not a bincode FallbackPoStSectorProof of {limit} bytes: {error}")
-        })?;
+    let proof: FallbackPoStSectorProof<Tree> = bincode_exact("FallbackPoStSectorProof", bytes)?;
     let mut sectors = proof.vanilla_proof.sectors;
     let (Some(mut sector), true) = (sectors.pop(), sectors.is_empty()) else {
         return Err("must hold the proof of exactly one sector".into());
@@ -325,6 +321,3 @@ impl<Tree: Shape> Part for PostPart<Tree> {
         circuit.synthesize(pass)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,16 +1,18 @@
 //! The chain's numbers of registered proofs.
 //!
-//! | seal proofs | | PoSt proofs | |
-//! |---|---|---|---|
-//! | 0-4 | V1 | 0-4 | Winning V1 |
-//! | 5-9 | V1.1 | 5-9 | Window V1 |
-//! | 10-14 | V1.1, synthetic | 10-14 | Window V1.1 (API V1.2) |
-//! | 15-19 | V1.2, non-interactive | | |
+//! | seal proofs | | PoSt proofs | | update proofs | |
+//! |---|---|---|---|---|---|
+//! | 0-4 | V1 | 0-4 | Winning V1 | 0-4 | V1 |
+//! | 5-9 | V1.1 | 5-9 | Window V1 | | |
+//! | 10-14 | V1.1, synthetic | 10-14 | Window V1.1 (API V1.2) | | |
+//! | 15-19 | V1.2, non-interactive | | | | |
 //!
 //! Five of each, by sector size: 2 KiB, 8 MiB, 512 MiB, 32 GiB, 64 GiB.
 
 use cuzk_core::WorkloadError;
-use filecoin_proofs_api::{PoStType, RegisteredPoStProof, RegisteredSealProof};
+use filecoin_proofs_api::{
+    PoStType, RegisteredPoStProof, RegisteredSealProof, RegisteredUpdateProof,
+};
 
 use crate::error::fault;
 use crate::sizes::{ProofKind, SectorSize};
@@ -62,6 +64,17 @@ const POST_PROOFS: [RegisteredPoStProof; 15] = {
     ]
 };
 
+const UPDATE_PROOFS: [RegisteredUpdateProof; 5] = {
+    use RegisteredUpdateProof as P;
+    [
+        P::StackedDrg2KiBV1,
+        P::StackedDrg8MiBV1,
+        P::StackedDrg512MiBV1,
+        P::StackedDrg32GiBV1,
+        P::StackedDrg64GiBV1,
+    ]
+};
+
 /// The chain's number of a seal proof.
 pub(crate) fn seal_number(proof: RegisteredSealProof) -> u64 {
     let index = SEAL_PROOFS.iter().position(|&known| known == proof);
@@ -97,6 +110,12 @@ pub(crate) fn post_proof(
     Ok(proof)
 }
 
+/// Refuses the number of an update proof whose sector size is not `size`.
+pub(crate) fn same_update_proof(number: u64, size: SectorSize) -> Result<(), WorkloadError> {
+    let proof = lookup(&UPDATE_PROOFS, number, "RegisteredUpdateProof")?;
+    same_size(number, proof, u64::from(proof.sector_size()), size)
+}
+
 fn lookup<'a, T>(table: &'a [T], number: u64, name: &str) -> Result<&'a T, WorkloadError> {
     let index = usize::try_from(number).unwrap_or(usize::MAX);
     table.get(index).ok_or_else(|| {
@@ -118,46 +137,4 @@ fn same_size(
     let bytes = want.bytes();
     let reason = format!("{number} is {proof:?}, and sector_size says {want} ({bytes} bytes)");
     Err(fault("registered_proof", reason))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The chain numbers sizes within each group of five.
-    #[test]
-    fn numbers_agree_with_sizes() {
-        for (index, size) in SectorSize::ALL.into_iter().enumerate() {
-            for group in 0..4 {
-                let number = group * 5 + index as u64;
-                let proof = seal_proof(number, size).unwrap();
-                assert_eq!(seal_number(proof), number);
-                // The number is also the first word of the PoRep id.
-                let id = proof.as_v1_config().porep_id;
-                assert_eq!(id[..8], number.to_le_bytes());
-            }
-            let index = index as u64;
-            assert!(post_proof(index, ProofKind::WinningPost, size).is_ok());
-            assert!(post_proof(index + 5, ProofKind::WindowPost, size).is_ok());
-            assert!(post_proof(index + 10, ProofKind::WindowPost, size).is_ok());
-        }
-    }
-
-    #[test]
-    fn disagreement_is_named() {
-        let messages = [
-            seal_proof(20, SectorSize::KiB2).unwrap_err().to_string(),
-            seal_proof(u64::MAX, SectorSize::KiB2)
-                .unwrap_err()
-                .to_string(),
-            seal_proof(8, SectorSize::KiB2).unwrap_err().to_string(),
-            post_proof(0, ProofKind::WindowPost, SectorSize::KiB2)
-                .unwrap_err()
-                .to_string(),
-            post_proof(10, ProofKind::WindowPost, SectorSize::GiB64)
-                .unwrap_err()
-                .to_string(),
-        ];
-        insta::assert_snapshot!(messages.join("\n"));
-    }
 }

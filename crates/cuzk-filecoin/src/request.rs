@@ -1,5 +1,7 @@
 //! Requests: the fields that a client sends, and the JSON file form of them.
 
+use std::fmt;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cuzk_core::WorkloadError;
@@ -10,7 +12,7 @@ use crate::error::{fault, item};
 use crate::registered::seal_number;
 use crate::sizes::{ProofKind, SectorSize};
 use crate::workload::FilecoinWorkload;
-use crate::{porep, post};
+use crate::{porep, post, snap};
 
 /// How urgent a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,7 +40,7 @@ impl Priority {
 
 /// A request for one proof, as clients send it. Integers and bytes are as they
 /// came; [`workload`](Self::workload) checks them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Request {
     /// The client's own name of the request. It may repeat.
     pub request_id: String,
@@ -68,6 +70,21 @@ pub struct Request {
     pub comm_r_new: Vec<u8>,
     /// SnapDeals: commitment of the data after, 32 bytes.
     pub comm_d_new: Vec<u8>,
+}
+
+/// Names the request and not its proofs, which are witness data and large.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("request_id", &self.request_id)
+            .field("proof_kind", &self.proof_kind)
+            .field("sector_size", &self.sector_size)
+            .field("registered_proof", &self.registered_proof)
+            .field("miner_id", &self.miner_id)
+            .field("sector_number", &self.sector_number)
+            .field("partition_index", &self.partition_index)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Request {
@@ -136,10 +153,7 @@ impl Request {
         let job = match self.proof_kind {
             ProofKind::PoRep => porep::job(self, size)?,
             ProofKind::WindowPost | ProofKind::WinningPost => post::job(self, size)?,
-            ProofKind::SnapDeals => {
-                let kind = self.proof_kind;
-                return Err(fault("proof_kind", format!("{kind} is not supported yet")));
-            }
+            ProofKind::SnapDeals => snap::job(self, size)?,
         };
         Ok(FilecoinWorkload::new(job))
     }
@@ -154,7 +168,7 @@ pub(crate) fn bytes32(field: &str, bytes: &[u8]) -> Result<[u8; 32], WorkloadErr
 
 /// The prover id that the chain derives from a miner's actor id: the payload of
 /// its ID address (unsigned LEB128), padded with zeros.
-pub(crate) fn prover_id(miner_id: u64) -> [u8; 32] {
+pub fn prover_id(miner_id: u64) -> [u8; 32] {
     let mut id = [0; 32];
     let mut rest = miner_id;
     for byte in &mut id {
@@ -181,9 +195,8 @@ struct File {
     _verify: serde::de::IgnoredAny,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-#[derive(Default)]
 struct Fields {
     request_id: String,
     proof_kind: Option<String>,

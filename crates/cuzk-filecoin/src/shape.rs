@@ -49,23 +49,3 @@ macro_rules! with_tree {
     };
 }
 pub(crate) use with_tree;
-
-#[cfg(test)]
-mod tests {
-    use filecoin_proofs::constants;
-
-    use super::*;
-
-    #[test]
-    fn shapes_are_those_of_the_circuit_crates() {
-        for size in SectorSize::ALL {
-            let bytes = size.bytes();
-            let expected = [
-                (constants::is_sector_shape_base(bytes), TreeShape::Base),
-                (constants::is_sector_shape_sub8(bytes), TreeShape::Sub8),
-                (constants::is_sector_shape_top2(bytes), TreeShape::Top2),
-            ];
-            assert!(expected.contains(&(true, size.shape())), "{size}");
-        }
-    }
-}

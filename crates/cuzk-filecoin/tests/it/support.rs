@@ -1,14 +1,13 @@
-//! The real requests under `tests/data`, for the tests of this crate.
+//! The real requests, and what tests do with them.
 
-use cuzk_core::{CircuitSpec, Workload};
+use cuzk_core::Workload;
+use cuzk_filecoin::{FilecoinWorkload, Request};
 use cuzk_synth::{Explained, assign_growing, count, explain};
 
-use crate::{FilecoinWorkload, Request};
-
-pub(crate) const POREP: &[u8] = include_bytes!("../tests/data/porep-2k.json");
-pub(crate) const SNAP: &[u8] = include_bytes!("../tests/data/snap-2k.json");
-pub(crate) const WINDOW: &[u8] = include_bytes!("../tests/data/wpost-2k.json");
-pub(crate) const WINNING: &[u8] = include_bytes!("../tests/data/winning-2k.json");
+pub(crate) const POREP: &[u8] = include_bytes!("../data/porep-2k.json");
+pub(crate) const SNAP: &[u8] = include_bytes!("../data/snap-2k.json");
+pub(crate) const WINDOW: &[u8] = include_bytes!("../data/wpost-2k.json");
+pub(crate) const WINNING: &[u8] = include_bytes!("../data/winning-2k.json");
 
 pub(crate) fn request(file: &[u8]) -> Request {
     Request::from_json(file).expect("the request is real")
@@ -18,17 +17,22 @@ pub(crate) fn workload(file: &[u8]) -> FilecoinWorkload {
     request(file).workload().expect("the request is real")
 }
 
-/// What a request becomes when `change` is applied to it.
+/// Why a request is refused, by the parser or by the check of its vanilla proofs.
+pub(crate) fn fate(request: &Request) -> Option<String> {
+    match request.workload() {
+        Ok(workload) => workload
+            .check_vanilla()
+            .err()
+            .map(|error| format!("check_vanilla: {error}")),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Why a real request is refused after `change`.
 pub(crate) fn refused(file: &[u8], change: impl FnOnce(&mut Request)) -> String {
     let mut request = request(file);
     change(&mut request);
-    match request.workload() {
-        Ok(workload) => match workload.check_vanilla() {
-            Ok(()) => panic!("{workload:?} was accepted"),
-            Err(error) => format!("check_vanilla: {error}"),
-        },
-        Err(error) => error.to_string(),
-    }
+    fate(&request).expect("the request is refused")
 }
 
 /// The whole truth about a real request: its vanilla proofs hold, every row of

@@ -1,0 +1,62 @@
+use cuzk_core::Workload;
+use filecoin_proofs::constants::SectorShapeBase;
+use storage_proofs_core::merkle::{MerkleProof, MerkleProofTrait};
+use storage_proofs_update::PartitionProof;
+
+use crate::support::{SNAP, check_all, refused, workload};
+
+type Partition = PartitionProof<SectorShapeBase>;
+
+#[test]
+fn real_update_satisfies_its_circuit() {
+    let workload = workload(SNAP);
+    insta::assert_snapshot!(workload.label(), @"snap-2k sector 11 of miner 1000");
+    check_all(&workload, 1_705_044);
+}
+
+#[test]
+fn bad_fields_are_named() {
+    let reasons = [
+        refused(SNAP, |it| it.vanilla_proof = vec![0]),
+        refused(SNAP, |it| it.vanilla_proofs.clear()),
+        refused(SNAP, |it| it.registered_proof = 5),
+        refused(SNAP, |it| it.registered_proof = 3),
+        refused(SNAP, |it| it.comm_r_old.clear()),
+        refused(SNAP, |it| it.comm_d_new = vec![0; 32]),
+        refused(SNAP, |it| it.comm_r_new = vec![255; 32]),
+        refused(SNAP, |it| it.comm_r_new = it.comm_r_old.clone()),
+        refused(SNAP, |it| it.comm_d_new[0] ^= 1),
+    ];
+    insta::assert_snapshot!(reasons.join("\n"));
+}
+
+#[test]
+fn bad_bincode_is_named() {
+    let of_partition = |change: &dyn Fn(&mut Partition)| {
+        refused(SNAP, |it| {
+            let bytes = &mut it.vanilla_proofs[0];
+            let mut partition = bincode::deserialize(bytes).expect("the proof is real");
+            change(&mut partition);
+            *bytes = bincode::serialize(&partition).expect("proofs serialise");
+        })
+    };
+    let reasons = [
+        refused(SNAP, |it| it.vanilla_proofs[0].truncate(100)),
+        refused(SNAP, |it| it.vanilla_proofs[0].push(0)),
+        of_partition(&|it| it.apex_leafs.truncate(7)),
+        of_partition(&|it| it.challenge_proofs.truncate(9)),
+        of_partition(&|it| it.comm_c = [255; 32].into()),
+        of_partition(&|it| it.apex_leafs[3] = [255; 32].into()),
+        of_partition(&|it| it.apex_leafs[3] = it.apex_leafs[2]),
+        of_partition(&|it| {
+            let proof = &mut it.challenge_proofs[4].proof_d_new;
+            let mut path = proof.path();
+            path.pop();
+            *proof = MerkleProof::from_parts(proof.leaf(), proof.root(), path);
+        }),
+        of_partition(&|it| {
+            it.challenge_proofs[9].proof_r_new = it.challenge_proofs[9].proof_r_old.clone();
+        }),
+    ];
+    insta::assert_snapshot!(reasons.join("\n"));
+}
