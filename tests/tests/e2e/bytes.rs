@@ -6,38 +6,18 @@ use std::sync::Arc;
 
 use bellperson::groth16::Parameters;
 use blstrs::Bls12;
-use cuzk_budget::Budget;
-use cuzk_core::{Blinding, Config, Engine, EngineParts, JobOptions};
+use cuzk_core::{Blinding, Engine, JobOptions};
 use cuzk_filecoin::Request;
-use cuzk_gpu::cpu::h::{CSource, Transforms};
-use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
-use cuzk_pinned::PinnedPool;
-use cuzk_synth::HintStore;
 use cuzk_tests::oracle;
 use cuzk_tests::request::RequestFile;
 
-use crate::support::{key, key_file, real_request};
+use crate::support::{config, key_file, real_request};
 
 const BLINDING: Blinding = Blinding::Seeded(11);
 
 /// Our proof of a request with the blinding of these tests.
 fn ours(kind: &str, request: &Path) -> Vec<u8> {
-    let mut config = Config::new(key(kind));
-    config.allow_test_params = true;
-    let options = CpuOptions {
-        threads: std::num::NonZeroUsize::new(2).expect("not zero"),
-        queue_len_max: 1,
-        c_source: CSource::Product,
-        transforms: Transforms::Six,
-    };
-    let budget = Budget::new(4 << 30);
-    let parts = EngineParts {
-        backend: Arc::new(CpuBackend::new(options).expect("threads")),
-        pool: PinnedPool::heap(budget.clone()),
-        budget,
-        hints: HintStore::in_memory(),
-    };
-    let engine = Engine::start(&config, parts).expect("a thread");
+    let engine = Engine::from_config(&config(kind)).expect("an engine");
     let request = Request::from_json(&std::fs::read(request).expect("readable")).expect("good");
     let workload = Arc::new(request.workload().expect("good"));
     let options = JobOptions {

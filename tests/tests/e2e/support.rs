@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
+use cuzk_core::Config;
 use tempfile::TempDir;
 
 /// The seed of the test keys.
@@ -117,6 +118,13 @@ pub(crate) fn data() -> PathBuf {
 /// The request file of a kind, of a really sealed 2 KiB sector.
 pub(crate) fn real_request(kind: &str) -> PathBuf {
     data().join(format!("{kind}-2k.json"))
+}
+
+/// An engine's configuration with the test keys of a kind.
+pub(crate) fn config(kind: &str) -> Config {
+    let mut config = Config::new(key(kind));
+    config.allow_test_params = true;
+    config
 }
 
 /// Paths as arguments.

@@ -203,7 +203,10 @@ impl Dispatcher {
                 event
             }
             Err(Failure { error, retry }) => {
-                tracing::warn!(job = entry.job.workload.label(), part = part.index, %error);
+                if retry {
+                    let job = entry.job.workload.label();
+                    tracing::warn!(job, part = part.index, %error, "a part failed");
+                }
                 entry.error = Some(error);
                 Event::PartFailed { part, retry }
             }

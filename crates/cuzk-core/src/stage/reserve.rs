@@ -3,7 +3,7 @@
 use cuzk_budget::{Consumer, Priority as BudgetPriority, Wait};
 use cuzk_gpu::{Column, Columns, Key, Section};
 use cuzk_pinned::{AcquireError, AcquireRequest};
-use cuzk_synth::Sizes;
+use cuzk_synth::{Sizes, count};
 
 use super::{Job, Reserved, Shared};
 use crate::error::{Failure, ProveError};
@@ -20,11 +20,22 @@ pub(crate) fn reserve(
     key: &Key,
     part: usize,
 ) -> Result<Reserved, Failure> {
-    let sizes = shared
-        .shapes
-        .sizes(&job.circuit.id())
-        .unwrap_or_else(|| sizes_from_key(key));
+    let sizes = match shared.shapes.sizes(&job.circuit.id()) {
+        Some(hint) if key.check_sizes(&to_circuit_sizes(&hint)).is_ok() => hint,
+        Some(_) => recount(job, key, part)?,
+        None => sizes_from_key(key),
+    };
     reserve_for(shared, job, key, part, &sizes)
+}
+
+/// Key and hint disagree, and neither is believed: the circuit is counted. A key of
+/// another circuit is told here, before anything is synthesised with a witness.
+fn recount(job: &Job, key: &Key, part: usize) -> Result<Sizes, Failure> {
+    let counted = count(|pass| job.circuit.synthesize_blank(pass))
+        .map_err(|source| Failure::fatal(ProveError::Synthesis { part, source }))?;
+    key.check_sizes(&to_circuit_sizes(&counted.sizes))
+        .map_err(Failure::fatal)?;
+    Ok(counted.sizes)
 }
 
 /// Before a shape is known its key bounds it: inputs and auxiliary variables are

@@ -40,7 +40,7 @@ pub use vk::{read_vk, write_vk};
 pub use writer::KeyWriter;
 
 use crate::error::KeyError;
-use crate::shape::CircuitShape;
+use crate::shape::{CircuitShape, CircuitSizes};
 use file::KeyFile;
 use point::{Point, check_points, read_points, zeroed_points, zeroed_shared_points};
 use section::{SectionTable, Span};
@@ -190,27 +190,34 @@ impl Key {
     /// # Errors
     /// [`KeyError::OtherCircuit`] names the first section that disagrees.
     pub fn check_shape(&self, shape: &CircuitShape) -> Result<(), KeyError> {
+        self.check_sizes(&shape.sizes)?;
         let b = shape.b_inputs.ones() + shape.b_aux.ones();
-        let wanted = [
-            (Section::Ic, shape.sizes.inputs),
-            (Section::H, shape.sizes.domain() - 1),
-            (Section::L, shape.sizes.aux),
-            (Section::A, shape.sizes.inputs + shape.a_aux.ones()),
-            (Section::BG1, b),
-            (Section::BG2, b),
-        ];
-        for (section, want) in wanted {
-            let have = self.count(section);
-            if have != want {
-                return Err(KeyError::OtherCircuit {
-                    path: self.path().to_owned(),
-                    section,
-                    have: have as u64,
-                    want: want as u64,
-                });
-            }
+        self.check_count(Section::A, shape.sizes.inputs + shape.a_aux.ones())?;
+        self.check_count(Section::BG1, b)?;
+        self.check_count(Section::BG2, b)
+    }
+
+    /// Compares the sections whose counts follow from a circuit's sizes alone.
+    ///
+    /// # Errors
+    /// [`KeyError::OtherCircuit`] names the first section that disagrees.
+    pub fn check_sizes(&self, sizes: &CircuitSizes) -> Result<(), KeyError> {
+        self.check_count(Section::Ic, sizes.inputs)?;
+        self.check_count(Section::H, sizes.domain() - 1)?;
+        self.check_count(Section::L, sizes.aux)
+    }
+
+    fn check_count(&self, section: Section, want: usize) -> Result<(), KeyError> {
+        let have = self.count(section);
+        if have == want {
+            return Ok(());
         }
-        Ok(())
+        Err(KeyError::OtherCircuit {
+            path: self.path().to_owned(),
+            section,
+            have: have as u64,
+            want: want as u64,
+        })
     }
 
     /// Decodes points of a G1 section from the file, in parallel.

@@ -7,10 +7,10 @@ use bellperson::groth16::create_proof;
 use blstrs::{Bls12, Scalar};
 
 use crate::backend::{Backend, ProveRequest};
+use crate::cpu::CpuBackend;
 use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::tests::circuit::{Assignment, RandomCircuit};
 use crate::cpu::tests::{job, meaningless_key, options};
-use crate::cpu::CpuBackend;
 use crate::key::{Key, KeyChecks, PointCheck};
 
 #[test]
