@@ -8,6 +8,7 @@ pub mod fixture;
 mod merkle;
 mod porep;
 mod post;
+mod priority;
 mod registered;
 mod request;
 mod shape;
@@ -17,7 +18,8 @@ mod testing;
 mod workload;
 
 pub use circuits::FilecoinCircuit;
+pub use cuzk_core::schedule::Priority;
 pub use error::UnknownName;
-pub use request::{Priority, Request};
+pub use request::Request;
 pub use sizes::{ProofKind, SectorSize};
 pub use workload::{FilecoinWorkload, PROOF_BYTES};
