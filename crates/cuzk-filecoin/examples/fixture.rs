@@ -1,11 +1,12 @@
 //! Writes a synthetic proof request to standard output.
 //!
-//! `cargo run -p cuzk-filecoin --example fixture -- wpost 2048 7 > request.json`
+//! `cargo run -p cuzk-filecoin --example fixture -- wpost 2KiB 7 > request.json`
 
 use std::error::Error;
 use std::io::{self, BufWriter};
 
-use cuzk_filecoin::fixture::{FixtureKind, FixtureOptions, generate};
+use cuzk_filecoin::ProofKind;
+use cuzk_filecoin::fixture::{FixtureOptions, generate};
 
 const USAGE: &str = "usage: fixture porep|wpost|winning SECTOR_SIZE SEED [WINDOW_SECTORS]";
 
@@ -23,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         window_sector_count,
         ..FixtureOptions::default()
     };
-    let kind: FixtureKind = kind.parse()?;
+    let kind: ProofKind = kind.parse()?;
     let fixture = generate(kind, sector_size.parse()?, seed.parse()?, &options)?;
     fixture.write_json(BufWriter::new(io::stdout().lock()))?;
     Ok(())

@@ -10,7 +10,6 @@ use filecoin_proofs::parameters::{
     public_params, window_post_public_params, winning_post_public_params,
 };
 use filecoin_proofs::{PoRepConfig, PoStConfig};
-use filecoin_proofs_api::{RegisteredPoStProof, RegisteredSealProof};
 use storage_proofs_core::compound_proof::CompoundProof;
 use storage_proofs_core::parameter_cache::{
     CacheableParameters, get_parameter_data, parameter_id, verifying_key_id,
@@ -20,6 +19,7 @@ use storage_proofs_post::fallback::{FallbackPoSt, FallbackPoStCompound};
 use storage_proofs_update::{EmptySectorUpdate, EmptySectorUpdateCompound};
 
 use crate::error::UnknownName;
+use crate::registered::{seal_of, window_post_of, winning_post_of};
 use crate::shape::{Shape, with_tree};
 use crate::sizes::{ProofKind, SectorSize};
 
@@ -100,41 +100,17 @@ impl CircuitSpec for FilecoinCircuit {
 }
 
 /// Settings of a PoRep circuit. All versions of the seal proofs share one circuit;
-/// 1.1 stands for them.
+/// the current one stands for them.
 fn porep_config(size: SectorSize) -> PoRepConfig {
-    use RegisteredSealProof as P;
-    match size {
-        SectorSize::KiB2 => P::StackedDrg2KiBV1_1,
-        SectorSize::MiB8 => P::StackedDrg8MiBV1_1,
-        SectorSize::MiB512 => P::StackedDrg512MiBV1_1,
-        SectorSize::GiB32 => P::StackedDrg32GiBV1_1,
-        SectorSize::GiB64 => P::StackedDrg64GiBV1_1,
-    }
-    .as_v1_config()
+    seal_of(size).proof.as_v1_config()
 }
 
 fn winning_config(size: SectorSize) -> PoStConfig {
-    use RegisteredPoStProof as P;
-    match size {
-        SectorSize::KiB2 => P::StackedDrgWinning2KiBV1,
-        SectorSize::MiB8 => P::StackedDrgWinning8MiBV1,
-        SectorSize::MiB512 => P::StackedDrgWinning512MiBV1,
-        SectorSize::GiB32 => P::StackedDrgWinning32GiBV1,
-        SectorSize::GiB64 => P::StackedDrgWinning64GiBV1,
-    }
-    .as_v1_config()
+    winning_post_of(size).proof.as_v1_config()
 }
 
 fn window_config(size: SectorSize) -> PoStConfig {
-    use RegisteredPoStProof as P;
-    match size {
-        SectorSize::KiB2 => P::StackedDrgWindow2KiBV1_2,
-        SectorSize::MiB8 => P::StackedDrgWindow8MiBV1_2,
-        SectorSize::MiB512 => P::StackedDrgWindow512MiBV1_2,
-        SectorSize::GiB32 => P::StackedDrgWindow32GiBV1_2,
-        SectorSize::GiB64 => P::StackedDrgWindow64GiBV1_2,
-    }
-    .as_v1_config()
+    window_post_of(size).proof.as_v1_config()
 }
 
 /// Why the parameters of a circuit in the tables can always be made.

@@ -35,12 +35,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod fixture;
 mod sizes;
 
 mod circuits;
 mod shape;
 
+mod priority;
 mod request;
 
 mod c1;
@@ -53,11 +53,14 @@ mod snap;
 mod merkle;
 mod registered;
 
+pub mod fixture;
+
 mod error;
 mod workload;
 
 pub use circuits::FilecoinCircuit;
+pub use cuzk_core::schedule::Priority;
 pub use error::UnknownName;
-pub use request::{Priority, Request, prover_id};
+pub use request::{Request, prover_id};
 pub use sizes::{ProofKind, SectorSize};
 pub use workload::{FilecoinWorkload, PROOF_BYTES};

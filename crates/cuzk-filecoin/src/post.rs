@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bellpepper_core::{Circuit, SynthesisError};
 use blstrs::Scalar;
-use cuzk_core::{Part, WorkloadError};
+use cuzk_core::{CircuitSpec, Part, WorkloadError};
 use cuzk_synth::Pass;
 use filecoin_hashers::poseidon::PoseidonDomain;
 use filecoin_proofs::parameters::{window_post_public_params, winning_post_public_params};
@@ -13,7 +13,6 @@ use storage_proofs_core::api_version::ApiVersion;
 use storage_proofs_core::compound_proof::CompoundProof;
 use storage_proofs_core::merkle::MerkleProofTrait;
 use storage_proofs_core::proof::ProofScheme;
-use storage_proofs_core::util::NODE_SIZE;
 use storage_proofs_post::fallback::{
     FallbackPoSt, FallbackPoStCircuit, FallbackPoStCompound, Proof, PublicInputs, PublicParams,
     PublicSector, SectorProof, generate_leaf_challenge, get_challenge_index,
@@ -146,8 +145,7 @@ fn sector_proof<Tree: Shape>(
     }
     scalar("comm_r", proof.comm_r.as_ref())?;
     scalar("comm_c", sector.comm_c.as_ref())?;
-    let leaf_count =
-        usize::try_from(size.bytes()).map_err(|_| "size past this machine")? / NODE_SIZE;
+    let leaf_count = usize::try_from(size.node_count()).map_err(|_| "size past this machine")?;
     for (index, inclusion) in sector.inclusion_proofs.iter_mut().enumerate() {
         *inclusion = well_formed(inclusion, leaf_count)
             .map_err(|reason| format!("inclusion proof {index}: {reason}"))?;
@@ -236,11 +234,7 @@ impl<Tree: Shape> PostJob<Tree> {
 
 impl<Tree: Shape> Job for Arc<PostJob<Tree>> {
     fn label(&self) -> String {
-        let id = format!(
-            "{}-{}",
-            self.circuit.kind.short_name(),
-            self.circuit.sector_size.short_name()
-        );
+        let id = self.circuit.id();
         let (miner, count) = (self.miner_id, self.sector_count);
         if self.is_winning() {
             return format!("{id} of miner {miner}");

@@ -91,6 +91,42 @@ pub(crate) fn seal_proof(
     Ok(proof)
 }
 
+/// Where the groups begin that new proofs are made for.
+const SEAL_V1_1: usize = 5;
+const WINNING_V1: usize = 0;
+const WINDOW_V1_1: usize = 10;
+
+/// A registered proof with the chain's number of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Registered<Proof> {
+    pub(crate) number: u64,
+    pub(crate) proof: Proof,
+}
+
+/// The seal proof of new sectors of a size: V1.1.
+pub(crate) fn seal_of(size: SectorSize) -> Registered<RegisteredSealProof> {
+    of_group(&SEAL_PROOFS, SEAL_V1_1, size)
+}
+
+/// The WinningPoSt of a size: V1.
+pub(crate) fn winning_post_of(size: SectorSize) -> Registered<RegisteredPoStProof> {
+    of_group(&POST_PROOFS, WINNING_V1, size)
+}
+
+/// The WindowPoSt of a size: V1.1, which the API calls V1.2.
+pub(crate) fn window_post_of(size: SectorSize) -> Registered<RegisteredPoStProof> {
+    of_group(&POST_PROOFS, WINDOW_V1_1, size)
+}
+
+fn of_group<Proof: Copy>(table: &[Proof], first: usize, size: SectorSize) -> Registered<Proof> {
+    // Within a group the order is that of `SectorSize::ALL`.
+    let index = first + size as usize;
+    Registered {
+        number: index as u64,
+        proof: table[index],
+    }
+}
+
 /// The PoSt proof of a number, whose kind and sector size must be those given.
 pub(crate) fn post_proof(
     number: u64,

@@ -5,6 +5,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cuzk_core::WorkloadError;
+use cuzk_core::schedule::Priority;
 use serde::Deserialize;
 
 use crate::c1;
@@ -12,31 +13,7 @@ use crate::error::{fault, item};
 use crate::registered::seal_number;
 use crate::sizes::{ProofKind, SectorSize};
 use crate::workload::FilecoinWorkload;
-use crate::{porep, post, snap};
-
-/// How urgent a request is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Priority {
-    /// After everything else.
-    Low,
-    /// PoRep and SnapDeals, unless the client says otherwise.
-    Normal,
-    /// WindowPoSt, unless the client says otherwise.
-    High,
-    /// WinningPoSt, unless the client says otherwise.
-    Critical,
-}
-
-impl Priority {
-    /// The priority of a kind whose client named none.
-    pub const fn default_for(kind: ProofKind) -> Self {
-        match kind {
-            ProofKind::WinningPost => Self::Critical,
-            ProofKind::WindowPost => Self::High,
-            ProofKind::PoRep | ProofKind::SnapDeals => Self::Normal,
-        }
-    }
-}
+use crate::{porep, post, priority, snap};
 
 /// A request for one proof, as clients send it. Integers and bytes are as they
 /// came; [`workload`](Self::workload) checks them.
@@ -123,7 +100,7 @@ impl Request {
             proof_kind: ProofKind::PoRep,
             sector_size: u64::from(proof.sector_size()),
             registered_proof: seal_number(proof),
-            priority: Priority::default_for(ProofKind::PoRep),
+            priority: ProofKind::PoRep.default_priority(),
             vanilla_proof: c1_bytes.to_vec(),
             vanilla_proofs: Vec::new(),
             sector_number,
@@ -216,7 +193,7 @@ struct Fields {
 
 impl Fields {
     fn decode(self) -> Result<Request, WorkloadError> {
-        let proof_kind = match self.proof_kind.as_deref() {
+        let proof_kind: ProofKind = match self.proof_kind.as_deref() {
             None | Some("PROOF_KIND_UNSPECIFIED") => {
                 return Err(fault("proof_kind", "missing"));
             }
@@ -225,15 +202,11 @@ impl Fields {
                 .map_err(|unknown| fault("proof_kind", unknown))?,
         };
         let priority = match self.priority.as_deref() {
-            None | Some("PRIORITY_UNSPECIFIED") => Priority::default_for(proof_kind),
-            Some("LOW") => Priority::Low,
-            Some("NORMAL") => Priority::Normal,
-            Some("HIGH") => Priority::High,
-            Some("CRITICAL") => Priority::Critical,
-            Some(other) => {
-                let reason = format!("`{other}` is none of LOW, NORMAL, HIGH, CRITICAL");
-                return Err(fault("priority", reason));
-            }
+            None | Some("PRIORITY_UNSPECIFIED") => proof_kind.default_priority(),
+            Some(name) => priority::from_wire_name(name).ok_or_else(|| {
+                let reason = format!("`{name}` is none of LOW, NORMAL, HIGH, CRITICAL");
+                fault("priority", reason)
+            })?,
         };
         let vanilla_proofs = self
             .vanilla_proofs

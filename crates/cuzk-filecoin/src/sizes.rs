@@ -41,6 +41,11 @@ impl SectorSize {
         }
     }
 
+    /// Nodes of 32 bytes in a sector.
+    pub const fn node_count(self) -> u64 {
+        self.bytes() / 32
+    }
+
     /// The size of that many bytes, if the chain has it.
     pub fn from_bytes(bytes: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|size| size.bytes() == bytes)

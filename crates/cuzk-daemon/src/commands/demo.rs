@@ -20,13 +20,8 @@ const SEED: u64 = 1;
 pub(super) fn run(args: &Args, demo: &DemoArgs) -> Result<(), Failure> {
     let wrong = |error| Failure::new(Exit::Input, error);
     let progress = Progress::start("making a synthetic request");
-    let fixture = generate(
-        demo.kind.short_name().parse().map_err(wrong)?,
-        demo.sector_size.bytes(),
-        SEED,
-        &FixtureOptions::default(),
-    )
-    .map_err(wrong)?;
+    let options = FixtureOptions::default();
+    let fixture = generate(demo.kind, demo.sector_size, SEED, &options).map_err(wrong)?;
     let mut file = Vec::new();
     fixture.write_json(&mut file).map_err(wrong)?;
     let request = Request::from_json(&file)?;

@@ -18,13 +18,8 @@ pub(super) fn run(args: &FixtureArgs) -> Result<(), Failure> {
     };
     let circuit = &args.circuit;
     let wrong = |error| Failure::new(Exit::Input, error);
-    let fixture = generate(
-        circuit.kind.short_name().parse().map_err(wrong)?,
-        circuit.sector_size.bytes(),
-        args.seed,
-        &options,
-    )
-    .map_err(wrong)?;
+    let fixture =
+        generate(circuit.kind, circuit.sector_size, args.seed, &options).map_err(wrong)?;
     drop(progress);
     match &args.out {
         Some(path) => files::write_new(path, |file| fixture.write_json(file).map_err(wrong)),

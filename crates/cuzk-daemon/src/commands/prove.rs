@@ -61,7 +61,7 @@ pub(super) fn prove_request(
     workload.check_vanilla()?;
     progress.show(&format!("proving {}", workload.label()), 0, 1);
     let options = JobOptions {
-        priority: cuzk_core::schedule::Priority::Normal,
+        priority: request.priority,
         blinding: Blinding::Fresh,
     };
     let reply = engine.submit(workload.clone(), options)?.wait()?;
