@@ -2,5 +2,8 @@
 //! as an oracle beside ours.
 #![forbid(unsafe_code)]
 
+pub mod chain;
 pub mod oracle;
+pub mod record;
 pub mod request;
+pub mod stats;

@@ -1,0 +1,69 @@
+//! The one program that measures. Each command ends with a record in the folder
+//! that `--out` names.
+
+mod cpu_prove;
+mod params;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+
+/// Measures, and writes records.
+#[derive(Parser)]
+#[command(name = "cuzk-bench")]
+struct Bench {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// A 2 KiB proof on the CPU, synthesis included, beside bellperson's prover.
+    CpuProve(cpu_prove::Options),
+    /// One proof and nothing else, for its peak memory; prints JSON.
+    OneProof(cpu_prove::OneProof),
+    /// Key generation beside bellperson's.
+    Params(params::Options),
+}
+
+/// What every measurement takes.
+#[derive(Args, Clone, Debug)]
+struct Common {
+    /// Folder of the record.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Pairs to measure, after one that warms up.
+    #[arg(long, default_value_t = 3)]
+    pairs: usize,
+    /// Skips the pair that warms up.
+    #[arg(long)]
+    cold: bool,
+}
+
+fn main() -> Result<()> {
+    match Bench::parse().command {
+        Command::CpuProve(options) => cpu_prove::run(&options),
+        Command::OneProof(options) => cpu_prove::one_proof(&options),
+        Command::Params(options) => params::run(&options),
+    }
+}
+
+/// Runs pairs, A B then B A, so that drift of the machine falls on both.
+fn interleave(
+    pairs: usize,
+    mut ours: impl FnMut() -> Result<f64>,
+    mut theirs: impl FnMut() -> Result<f64>,
+) -> Result<Vec<(f64, f64)>> {
+    (0..pairs)
+        .map(|pair| {
+            if pair.is_multiple_of(2) {
+                let ours = ours()?;
+                Ok((ours, theirs()?))
+            } else {
+                let theirs = theirs()?;
+                Ok((ours()?, theirs))
+            }
+        })
+        .collect()
+}

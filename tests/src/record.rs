@@ -1,0 +1,281 @@
+//! Records: measured results with their context, one JSON file each.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::stats::{Interval, interval};
+
+/// A measured result.
+#[derive(Debug, Serialize)]
+pub struct Record {
+    /// Name of the measurement (`cpu-prove`).
+    pub name: &'static str,
+    /// One sentence that the numbers test.
+    pub claim: &'static str,
+    /// Commit of the program that measured.
+    pub commit: &'static str,
+    /// Whether there were changes beside that commit.
+    pub dirty: bool,
+    /// Day, in UTC.
+    pub date: String,
+    /// What to run to get this again.
+    pub command: String,
+    /// The machine.
+    pub machine: Machine,
+    /// Switches that differ from, or are tested against, the default.
+    pub tuning: BTreeMap<&'static str, String>,
+    /// One entry a case.
+    pub cases: Vec<Case>,
+}
+
+/// The machine that measured.
+#[derive(Debug, Serialize)]
+pub struct Machine {
+    /// Model of the processor.
+    pub cpu: String,
+    /// Cores that the program could use.
+    pub cores: usize,
+    /// Memory.
+    pub ram_gib: u64,
+}
+
+/// One case. A case that failed or did not verify has no figures.
+#[derive(Debug, Serialize)]
+pub struct Case {
+    /// What was measured.
+    pub case: String,
+    /// Whether the results were checked and right.
+    pub verified: bool,
+    /// Our samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ours: Option<Series>,
+    /// The samples of what is measured beside ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<Peer>,
+    /// peer / ours, pair by pair.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<Spread>,
+    /// Milliseconds by phase, of our median run.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub phases_ms: BTreeMap<String, f64>,
+    /// Most bytes at one moment.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub peak: BTreeMap<&'static str, u64>,
+}
+
+/// A median with its interval.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Spread {
+    /// The median.
+    pub median: f64,
+    /// Lower end of the 95 % bootstrap interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// Samples with their median.
+#[derive(Debug, Serialize)]
+pub struct Series {
+    /// Median and interval.
+    #[serde(flatten)]
+    pub spread: Spread,
+    /// Unit of all.
+    pub unit: &'static str,
+    /// The samples, in the order they were taken.
+    pub samples: Vec<f64>,
+}
+
+/// Samples of other software.
+#[derive(Debug, Serialize)]
+pub struct Peer {
+    /// Which software.
+    pub name: &'static str,
+    /// Its samples.
+    #[serde(flatten)]
+    pub series: Series,
+}
+
+impl From<Interval> for Spread {
+    fn from(Interval { median, low, high }: Interval) -> Self {
+        Self {
+            median: rounded(median),
+            low: rounded(low),
+            high: rounded(high),
+        }
+    }
+}
+
+impl Series {
+    /// Samples of a unit.
+    pub fn new(samples: Vec<f64>, unit: &'static str) -> Self {
+        let samples: Vec<f64> = samples.into_iter().map(rounded).collect();
+        Self {
+            spread: interval(&samples).into(),
+            unit,
+            samples,
+        }
+    }
+}
+
+impl Case {
+    /// A case of paired samples in milliseconds, whose results were right.
+    pub fn paired(case: String, peer: &'static str, pairs: &[(f64, f64)]) -> Self {
+        let ratios: Vec<f64> = pairs.iter().map(|(ours, theirs)| theirs / ours).collect();
+        let ours = pairs.iter().map(|(ours, _)| *ours).collect();
+        let theirs = pairs.iter().map(|(_, theirs)| *theirs).collect();
+        Self {
+            case,
+            verified: true,
+            ours: Some(Series::new(ours, "ms")),
+            peer: Some(Peer {
+                name: peer,
+                series: Series::new(theirs, "ms"),
+            }),
+            ratio: Some(interval(&ratios).into()),
+            phases_ms: BTreeMap::new(),
+            peak: BTreeMap::new(),
+        }
+    }
+
+    /// A case whose result was wrong: no figures.
+    pub fn failed(case: String) -> Self {
+        Self {
+            case,
+            verified: false,
+            ours: None,
+            peer: None,
+            ratio: None,
+            phases_ms: BTreeMap::new(),
+            peak: BTreeMap::new(),
+        }
+    }
+}
+
+impl Record {
+    /// A record of this program, machine and day, with the command that runs now.
+    pub fn new(name: &'static str, claim: &'static str, command: String) -> Self {
+        Self {
+            name,
+            claim,
+            commit: env!("CUZK_COMMIT"),
+            dirty: env!("CUZK_DIRTY") == "true",
+            date: today(),
+            command,
+            machine: Machine::this(),
+            tuning: BTreeMap::new(),
+            cases: Vec::new(),
+        }
+    }
+
+    /// Writes the record into a folder, as `<name>.json`.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<PathBuf> {
+        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        let path = folder.join(format!("{}.json", self.name));
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+        Ok(path)
+    }
+}
+
+impl Machine {
+    /// The machine this runs on.
+    pub fn this() -> Self {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let field = |text: &str, name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let kib = field(&read("/proc/meminfo"), "MemTotal")
+            .and_then(|text| text.trim_end_matches("kB").trim().parse::<u64>().ok());
+        Self {
+            cpu: field(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown".into()),
+            cores: std::thread::available_parallelism().map_or(0, |cores| cores.get()),
+            // A machine sold as 24 GiB shows a little less.
+            ram_gib: kib.unwrap_or(0).div_ceil(1 << 20),
+        }
+    }
+}
+
+/// Four digits are more than any of these measurements are worth.
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+fn today() -> String {
+    let seconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs());
+    let (year, month, day) = civil(seconds / 86_400);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Year, month and day of a number of days since 1970-01-01.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let leap =
+        |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    let (mut year, mut rest) = (1970, days);
+    while rest >= 365 + u64::from(leap(year)) {
+        rest -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let lengths = [
+        31,
+        28 + u64::from(leap(year)),
+        31,
+        30,
+        31,
+        30,
+        31,
+        31,
+        30,
+        31,
+        30,
+        31,
+    ];
+    let mut month = 0;
+    while rest >= lengths[month] {
+        rest -= lengths[month];
+        month += 1;
+    }
+    (year, month as u64 + 1, rest + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_dates() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(59), (1970, 3, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(20_786), (2026, 11, 29));
+    }
+
+    #[test]
+    fn a_record_reads_as_people_expect() {
+        let mut record = Record::new("test", "records are written", "nothing".to_owned());
+        record.commit = "c0ffee";
+        record.dirty = false;
+        record.date = "2026-11-29".to_owned();
+        record.machine = Machine {
+            cpu: "none".to_owned(),
+            cores: 1,
+            ram_gib: 1,
+        };
+        let pairs = [(10.0, 25.0), (10.0, 30.0), (10.0, 35.0)];
+        record.cases = vec![
+            Case::paired("three pairs".to_owned(), "peer 1.0", &pairs),
+            Case::failed("did not verify".to_owned()),
+        ];
+        insta::assert_snapshot!(serde_json::to_string_pretty(&record).expect("JSON"));
+    }
+}
