@@ -35,6 +35,45 @@ struct Slot {
     resident: Option<Reservation>,
 }
 
+impl Slot {
+    fn held(&self, key: &Arc<Key>) -> HeldKey {
+        let resident = self.resident.as_ref().map(Reservation::bytes);
+        HeldKey {
+            is_resident: resident.is_some(),
+            bytes: resident.unwrap_or_else(|| key.file_bytes()),
+            users: Arc::strong_count(key) - 1,
+        }
+    }
+}
+
+/// A key that is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldKey {
+    /// Whether its points are decoded in memory; otherwise they are mapped.
+    pub is_resident: bool,
+    /// Bytes of the decoded points if it is resident, otherwise of the file.
+    pub bytes: u64,
+    /// Jobs that use it.
+    pub users: usize,
+}
+
+/// What became of a key that was to be dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eviction {
+    /// It was not loaded.
+    NotLoaded,
+    /// It stays, since jobs use it.
+    InUse {
+        /// How many.
+        users: usize,
+    },
+    /// It is gone.
+    Evicted {
+        /// Its bytes, as [`HeldKey`] counts them.
+        bytes: u64,
+    },
+}
+
 impl KeyStore {
     /// A store without keys, which reads from the configured directory and counts
     /// resident points in `budget`.
@@ -101,20 +140,41 @@ impl KeyStore {
         Ok(key)
     }
 
-    /// Drops a key that no job uses; whether there was one.
-    pub fn evict(&self, circuit: &CircuitId) -> bool {
+    /// Drops a key that no job uses.
+    pub fn evict(&self, circuit: &CircuitId) -> Eviction {
         let Some(slot) = self.slots().get(circuit).map(Arc::clone) else {
-            return false;
+            return Eviction::NotLoaded;
         };
         let mut slot = slot.lock().expect("loading does not panic");
-        let idle = slot
-            .key
-            .as_ref()
-            .is_some_and(|key| Arc::strong_count(key) == 1);
-        if idle {
-            *slot = Slot::default();
+        let Some(key) = &slot.key else {
+            return Eviction::NotLoaded;
+        };
+        let held = slot.held(key);
+        if held.users > 0 {
+            return Eviction::InUse { users: held.users };
         }
-        idle
+        *slot = Slot::default();
+        Eviction::Evicted { bytes: held.bytes }
+    }
+
+    /// Every key that is loaded, in the order of circuit ids. A key that is being
+    /// loaded or evicted now is left out.
+    pub fn held(&self) -> Vec<(CircuitId, HeldKey)> {
+        let slots: Vec<_> = self
+            .slots()
+            .iter()
+            .map(|(circuit, slot)| (circuit.clone(), Arc::clone(slot)))
+            .collect();
+        let mut held: Vec<_> = slots
+            .into_iter()
+            .filter_map(|(circuit, slot)| {
+                let slot = slot.try_lock().ok()?;
+                let key = slot.key.as_ref()?;
+                Some((circuit, slot.held(key)))
+            })
+            .collect();
+        held.sort_by(|(left, _), (right, _)| left.cmp(right));
+        held
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<CircuitId, Arc<Mutex<Slot>>>> {
@@ -142,6 +202,23 @@ impl KeyStore {
             });
         }
         Ok((path, test))
+    }
+
+    /// The key of a circuit as far as its counts: the loaded one, or the file's head
+    /// without a check of its points.
+    pub(crate) fn counts(&self, circuit: &dyn CircuitSpec) -> Result<Arc<Key>, ProveError> {
+        let slot = self.slots().get(&circuit.id()).map(Arc::clone);
+        // Whoever holds the lock loads the key now, which may take long.
+        let loaded = slot.and_then(|slot| slot.try_lock().ok()?.key.clone());
+        if let Some(key) = loaded {
+            return Ok(key);
+        }
+        let (path, _) = self.admit(circuit)?;
+        let checks = KeyChecks {
+            points: cuzk_gpu::PointCheck::None,
+            digest: None,
+        };
+        Ok(Arc::new(Key::open(&path, &checks)?))
     }
 
     fn open(&self, circuit: &dyn CircuitSpec) -> Result<Key, ProveError> {

@@ -19,9 +19,12 @@ mod workload;
 pub use assemble::{StartError, cpu_backend, memory_limit};
 pub use config::Config;
 pub use cuzk_gpu::{KeyError, USES_ADX};
-pub use engine::{Blinding, Engine, EngineParts, JobHandle, JobOptions, PartReport, ProofReply};
+pub use cuzk_pinned::PoolStats;
+pub use engine::{
+    Blinding, Canceller, Engine, EngineParts, JobHandle, JobOptions, PartReport, ProofReply,
+};
 pub use error::ProveError;
-pub use keystore::KeyStore;
+pub use keystore::{Eviction, HeldKey, KeyStore};
 pub use metrics::{Counter, Metrics};
 pub use shapes::Shapes;
 pub use stage::Placement;

@@ -12,15 +12,20 @@
 #![forbid(unsafe_code)]
 
 mod args;
+pub mod client;
 mod commands;
 mod configuration;
 mod cpu;
+mod error;
 mod exit;
 mod files;
 mod machine;
 mod output;
 mod progress;
+pub mod serve;
+pub mod wire;
 
+pub use error::{ClientError, ServeError};
 pub use exit::Exit;
 
 use std::ffi::OsString;

@@ -1,7 +1,10 @@
 //! The table of configuration keys: the file format is this table.
 
+use std::time::Duration;
+
+use super::serve::{MESSAGE_BYTES_LIMIT, Preload};
 use super::tuning::{KeyTier, Sizing};
-use super::value::show_limit;
+use super::value::{show_address, show_limit};
 use super::{Config, PointCheck, Value};
 
 /// One configuration key.
@@ -21,6 +24,10 @@ fn at_least_one(value: &Value) -> Result<usize, String> {
         0 => Err("want at least 1, have 0".to_owned()),
         count => Ok(count),
     }
+}
+
+fn seconds(value: &Value) -> Result<Duration, String> {
+    Ok(Duration::from_secs(value.count()? as u64))
 }
 
 /// Every key, in the order of the file.
@@ -121,6 +128,95 @@ pub const KEYS: &[Key] = &[
                 .map(|path| path.display().to_string());
             format!("{:?}", path.unwrap_or_default())
         },
+    },
+    Key {
+        name: "serve.listen",
+        what: "address for requests over TCP, unencrypted; \"\" for none",
+        set: |config, value| {
+            config.serve.listen = value.address()?;
+            Ok(())
+        },
+        show: |config| show_address(config.serve.listen),
+    },
+    Key {
+        name: "serve.socket",
+        what: "unix socket for requests; \"\" for none",
+        set: |config, value| {
+            let word = value.word()?;
+            config.serve.socket = (!word.is_empty()).then(|| word.into());
+            Ok(())
+        },
+        show: |config| {
+            let path = config.serve.socket.as_ref();
+            let path = path.map(|path| path.display().to_string());
+            format!("{:?}", path.unwrap_or_default())
+        },
+    },
+    Key {
+        name: "serve.socket_mode",
+        what: "permission bits of the socket, octal in quotes",
+        set: |config, value| {
+            config.serve.socket_mode = value.mode()?;
+            Ok(())
+        },
+        show: |config| format!("\"{:04o}\"", config.serve.socket_mode),
+    },
+    Key {
+        name: "serve.metrics_listen",
+        what: "address of the metrics page; \"\" for none",
+        set: |config, value| {
+            config.serve.metrics_listen = value.address()?;
+            Ok(())
+        },
+        show: |config| show_address(config.serve.metrics_listen),
+    },
+    Key {
+        name: "serve.preload",
+        what: "keys loaded before the server is ready: present or none",
+        set: |config, value| {
+            config.serve.preload = Preload::parse(value.word()?)?;
+            Ok(())
+        },
+        show: |config| format!("{:?}", config.serve.preload.to_string()),
+    },
+    Key {
+        name: "serve.message_bytes_max",
+        what: "bytes of the longest request; a longer one is refused unread",
+        set: |config, value| {
+            config.serve.message_bytes_max = match value.bytes()? {
+                bytes @ 1..=MESSAGE_BYTES_LIMIT => bytes,
+                bytes => return Err(format!("want 1 to {MESSAGE_BYTES_LIMIT}, have {bytes}")),
+            };
+            Ok(())
+        },
+        show: |config| config.serve.message_bytes_max.to_string(),
+    },
+    Key {
+        name: "serve.results_kept_max",
+        what: "finished jobs whose results are kept",
+        set: |config, value| {
+            config.serve.results_kept_max = at_least_one(value)?;
+            Ok(())
+        },
+        show: |config| config.serve.results_kept_max.to_string(),
+    },
+    Key {
+        name: "serve.results_kept_seconds",
+        what: "how long the result of a finished job is kept",
+        set: |config, value| {
+            config.serve.results_kept = seconds(value)?;
+            Ok(())
+        },
+        show: |config| config.serve.results_kept.as_secs().to_string(),
+    },
+    Key {
+        name: "serve.drain_seconds",
+        what: "time for running jobs to finish when the server is told to end",
+        set: |config, value| {
+            config.serve.drain_max = seconds(value)?;
+            Ok(())
+        },
+        show: |config| config.serve.drain_max.as_secs().to_string(),
     },
     Key {
         name: "tuning.c_from_ab",

@@ -4,6 +4,7 @@
 
 mod keys;
 mod load;
+mod serve;
 mod tuning;
 mod value;
 
@@ -13,6 +14,7 @@ use cuzk_budget::LimitRule;
 
 pub use keys::KEYS;
 pub use load::{ConfigError, Loaded, Origin, load};
+pub use serve::{Preload, ServeConfig};
 pub use tuning::{KeyTier, Sizing, Tuning};
 pub use value::Value;
 
@@ -52,6 +54,8 @@ pub struct Config {
     pub allow_test_params: bool,
     /// File of the capacity hints; `None` keeps them in memory.
     pub hints_file: Option<PathBuf>,
+    /// How the engine is served.
+    pub serve: ServeConfig,
     /// The switches.
     pub tuning: Tuning,
 }
@@ -70,6 +74,7 @@ impl Config {
             params_digest: true,
             allow_test_params: false,
             hints_file: None,
+            serve: ServeConfig::new(),
             tuning: Tuning {
                 c_from_ab: true,
                 sizing: Sizing::Exact,

@@ -1,6 +1,7 @@
 //! Values of configuration keys, and how people write them.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use cuzk_budget::LimitRule;
@@ -17,11 +18,14 @@ pub enum Value {
 }
 
 impl Value {
-    /// Reads a value from the command line: a number, a boolean, otherwise text.
+    /// Reads a value from the command line: a number without leading zeros, a boolean,
+    /// otherwise text.
     pub fn from_argument(text: &str) -> Self {
         match text {
             "true" => Value::Bool(true),
             "false" => Value::Bool(false),
+            // A permission mode, not a number.
+            _ if text.len() > 1 && text.starts_with('0') => Value::Text(text.to_owned()),
             _ => text
                 .parse()
                 .map_or_else(|_| Value::Text(text.to_owned()), Value::Integer),
@@ -57,6 +61,35 @@ impl Value {
         }
     }
 
+    /// A number of bytes.
+    pub(super) fn bytes(&self) -> Result<usize, String> {
+        let bytes = match self.limit() {
+            Ok(LimitRule::Bytes(bytes)) => usize::try_from(bytes).ok(),
+            _ => None,
+        };
+        bytes.ok_or_else(|| format!("want bytes (\"256MiB\"), have {self}"))
+    }
+
+    /// Permission bits; `0660` without quotes would be another number in the file.
+    pub(super) fn mode(&self) -> Result<u32, String> {
+        let mode = match self {
+            Value::Text(text) => u32::from_str_radix(text, 8).ok(),
+            _ => None,
+        };
+        mode.filter(|mode| *mode <= 0o777)
+            .ok_or_else(|| format!("want permission bits in quotes (\"0660\"), have {self}"))
+    }
+
+    /// A socket address, or none if the text is empty.
+    pub(super) fn address(&self) -> Result<Option<SocketAddr>, String> {
+        match self {
+            Value::Text(text) if text.is_empty() => Ok(None),
+            Value::Text(text) => text.parse().map(Some).map_err(|_| ()),
+            _ => Err(()),
+        }
+        .map_err(|()| format!("want an address and a port (\"127.0.0.1:9820\"), have {self}"))
+    }
+
     pub(super) fn path(&self) -> Result<PathBuf, String> {
         match self {
             Value::Text(text) if !text.is_empty() => Ok(PathBuf::from(text)),
@@ -82,6 +115,12 @@ impl fmt::Display for Value {
     }
 }
 
+/// An address as the file would have it.
+pub(super) fn show_address(address: Option<SocketAddr>) -> String {
+    let text = address.map(|address| address.to_string());
+    format!("{:?}", text.unwrap_or_default())
+}
+
 /// A limit as the file would have it.
 pub(super) fn show_limit(rule: LimitRule) -> String {
     match rule {
@@ -94,6 +133,25 @@ pub(super) fn show_limit(rule: LimitRule) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modes_addresses_and_bytes_are_strict() {
+        let value = Value::from_argument;
+        assert_eq!(value("0660").mode(), Ok(0o660));
+        for wrong in ["660", "0888", "1777", "rw", "true"] {
+            assert!(value(wrong).mode().is_err(), "{wrong}");
+        }
+        let address = value("[::1]:80").address().expect("an address");
+        assert_eq!(show_address(address), "\"[::1]:80\"");
+        assert_eq!(value("").address(), Ok(None));
+        for wrong in ["9820", "localhost", "127.0.0.1", "127.0.0.1:99999"] {
+            assert!(value(wrong).address().is_err(), "{wrong}");
+        }
+        assert_eq!(value("1MiB").bytes(), Ok(1 << 20));
+        for wrong in ["auto", "50%", "-1"] {
+            assert!(value(wrong).bytes().is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn limits_are_read_and_shown() {

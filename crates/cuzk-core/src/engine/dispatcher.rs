@@ -62,7 +62,7 @@ struct Entry {
     proof: Option<Vec<u8>>,
     reply: Sender<Result<ProofReply, ProveError>>,
     queued: Instant,
-    _place: Place,
+    place: Place,
 }
 
 pub(super) struct Dispatcher {
@@ -159,7 +159,7 @@ impl Dispatcher {
             proof: None,
             reply,
             queued: Instant::now(),
-            _place: place,
+            place,
         };
         self.jobs.insert(id, entry);
         vec![Event::Submit {
@@ -377,6 +377,8 @@ impl Dispatcher {
             timeline: entry.job.timeline.clone(),
         };
         self.shared.metrics.jobs_completed.add(1);
+        // Whoever hears of the end may submit again at once.
+        drop(entry.place);
         // A caller that dropped its handle does not want the proof.
         let _ = entry.reply.send(Ok(reply));
     }
@@ -402,6 +404,7 @@ impl Dispatcher {
         // What the job held goes back before its caller hears of the end.
         drop(entry.parts);
         drop(entry.key);
+        drop(entry.place);
         let _ = entry.reply.send(Err(error));
     }
 

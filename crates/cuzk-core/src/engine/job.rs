@@ -113,9 +113,16 @@ impl JobHandle {
 
     /// Gives the job up. It ends when the stages that run now have ended.
     pub fn cancel(&self) {
-        self.cancel.cancel();
-        // Fails only if the engine has stopped, and then the job has ended too.
-        let _ = self.outbox.send(Message::Cancel(self.id));
+        self.canceller().cancel();
+    }
+
+    /// Gives the job up for those who do not wait for it.
+    pub fn canceller(&self) -> Canceller {
+        Canceller {
+            id: self.id,
+            cancel: self.cancel.clone(),
+            outbox: self.outbox.clone(),
+        }
     }
 
     /// Waits for the job's end.
@@ -133,6 +140,23 @@ impl JobHandle {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => Some(Err(ProveError::Stopped)),
         }
+    }
+}
+
+/// Gives one job up, from any thread.
+#[derive(Clone)]
+pub struct Canceller {
+    id: JobId,
+    cancel: CancelToken,
+    outbox: Sender<Message>,
+}
+
+impl Canceller {
+    /// As [`JobHandle::cancel`]; nothing happens if the job has ended.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+        // Fails only if the engine has stopped, and then the job has ended too.
+        let _ = self.outbox.send(Message::Cancel(self.id));
     }
 }
 

@@ -13,17 +13,17 @@ use cuzk_gpu::Backend;
 use cuzk_pinned::PinnedPool;
 use cuzk_synth::HintStore;
 
-pub use job::{Blinding, JobHandle, JobOptions, PartReport, ProofReply};
+pub use job::{Blinding, Canceller, JobHandle, JobOptions, PartReport, ProofReply};
 
-use crate::Workload;
 use crate::config::Config;
 use crate::error::ProveError;
 use crate::keystore::KeyStore;
 use crate::metrics::Metrics;
 use crate::schedule::{JobId, Limits};
 use crate::shapes::Shapes;
-use crate::stage::{Job, Shared};
+use crate::stage::{self, Job, Shared};
 use crate::timeline::Timeline;
+use crate::{CircuitSpec, Workload};
 use dispatcher::{Dispatcher, Message};
 
 /// Times a part is tried again after a failure that is not the caller's.
@@ -136,6 +136,24 @@ impl Engine {
         };
         self.outbox.send(message).map_err(|_| ProveError::Stopped)?;
         Ok(handle)
+    }
+
+    /// Whether a circuit can be proved at all with the keys and the memory there
+    /// are, told from a key's counts without loading it: the bytes that one part
+    /// takes. Reads the head of the key file.
+    ///
+    /// # Errors
+    /// [`ProveError::MissingKey`], [`ProveError::TestKey`], [`ProveError::Sidecar`],
+    /// [`ProveError::Key`], and [`ProveError::Memory`] if a part is larger than the
+    /// budget.
+    pub fn check(&self, circuit: &dyn CircuitSpec) -> Result<u64, ProveError> {
+        let key = self.shared.keys.counts(circuit)?;
+        stage::check_fits(&self.shared, circuit, &key)
+    }
+
+    /// The pool of columns.
+    pub fn pool(&self) -> &PinnedPool {
+        &self.shared.pool
     }
 
     /// What was counted since the start.

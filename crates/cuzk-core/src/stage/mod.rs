@@ -17,7 +17,7 @@ use cuzk_pinned::PinnedPool;
 
 pub(crate) use complete::complete;
 pub(crate) use prove::prove;
-pub(crate) use reserve::reserve;
+pub(crate) use reserve::{check_fits, reserve};
 pub(crate) use synthesise::synthesise;
 pub(crate) use verify::verify;
 

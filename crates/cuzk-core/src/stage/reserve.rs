@@ -6,6 +6,7 @@ use cuzk_pinned::{AcquireError, AcquireRequest};
 use cuzk_synth::{Sizes, count};
 
 use super::{Job, Reserved, Shared};
+use crate::CircuitSpec;
 use crate::error::{Failure, ProveError};
 use crate::schedule::Priority;
 use crate::shapes::to_circuit_sizes;
@@ -26,6 +27,39 @@ pub(crate) fn reserve(
         None => sizes_from_key(key),
     };
     reserve_for(shared, job, key, part, &sizes)
+}
+
+/// Bytes that a part of a circuit takes, columns and working memory together, as far
+/// as its hint or its key can tell.
+///
+/// # Errors
+/// [`ProveError::Memory`] if the budget could never grant them.
+pub(crate) fn check_fits(
+    shared: &Shared,
+    circuit: &dyn CircuitSpec,
+    key: &Key,
+) -> Result<u64, ProveError> {
+    let hint = shared.shapes.sizes(&circuit.id());
+    let sizes = hint
+        .map(|hint| to_circuit_sizes(&hint))
+        .filter(|sizes| key.check_sizes(sizes).is_ok())
+        .unwrap_or_else(|| to_circuit_sizes(&sizes_from_key(key)));
+    let lens = shared.backend.layout(&sizes).lens();
+    let bytes = lens
+        .into_iter()
+        .map(|len| Column::bytes(len).and_then(|bytes| u64::try_from(bytes).ok()))
+        .chain([Some(shared.backend.work_bytes(&sizes, key))])
+        .try_fold(0_u64, |sum, bytes| sum.checked_add(bytes?))
+        .unwrap_or(u64::MAX);
+    shared
+        .pool
+        .budget()
+        .check(PARTS, bytes)
+        .map_err(|source| ProveError::Memory {
+            what: "a part",
+            source,
+        })?;
+    Ok(bytes)
 }
 
 /// Key and hint disagree, and neither is believed: the circuit is counted. A key of

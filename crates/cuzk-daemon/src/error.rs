@@ -1,0 +1,90 @@
+//! Why serving or asking a server failed.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// A server that could not be started, or ended by a fault.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The configuration names no address and no socket.
+    #[error("serve.listen and serve.socket are both empty: nothing to listen on")]
+    Nowhere,
+    /// An address cannot be listened on.
+    #[error("{key} {address}: {source}")]
+    Address {
+        /// The configuration key.
+        key: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The socket cannot be made.
+    #[error("serve.socket {}: {source}", path.display())]
+    Socket {
+        /// Its path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Somebody listens on the socket.
+    #[error("serve.socket {}: another process listens on it", path.display())]
+    SocketInUse {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// There is a file where the socket should be.
+    #[error("serve.socket {}: exists and is no socket; it is not replaced", path.display())]
+    NotASocket {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// A signal cannot be waited for.
+    #[error("signals: {0}")]
+    Signal(io::Error),
+    /// The event loop cannot be started.
+    #[error("event loop: {0}")]
+    Runtime(io::Error),
+    /// The descriptors of the contract cannot be served.
+    #[error("reflection: {0}")]
+    Reflection(String),
+    /// A transport failed.
+    #[error("{transport}: {message}")]
+    Transport {
+        /// Which one (`tcp`, `socket`, `metrics`).
+        transport: &'static str,
+        /// What it said.
+        message: String,
+    },
+}
+
+/// A server that did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The address is none.
+    #[error("{0:?} is no address of a server")]
+    Address(String),
+    /// Nobody answers there.
+    #[error("{address}: {source}")]
+    Connect {
+        /// The address.
+        address: String,
+        /// What the transport said.
+        source: tonic::transport::Error,
+    },
+    /// The server refused.
+    #[error("{}: {}", .0.code(), .0.message())]
+    Refused(Box<tonic::Status>),
+    /// The server's answer lacks a field.
+    #[error("the answer has no {0}")]
+    Incomplete(&'static str),
+}
+
+impl From<tonic::Status> for ClientError {
+    fn from(status: tonic::Status) -> Self {
+        Self::Refused(Box::new(status))
+    }
+}

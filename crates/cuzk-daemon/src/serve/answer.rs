@@ -1,0 +1,137 @@
+//! How a job ended, as its waiters read it.
+
+use std::time::Duration;
+
+use cuzk_core::{ProofReply, ProveError, Timeline};
+
+use super::jobs::Job;
+use crate::wire::AwaitProofResponse;
+use crate::wire::await_proof_response::Status;
+
+/// Spans of the engine itself; all others are phases of the backend.
+const STAGES: [&str; 6] = [
+    "queue",
+    "key",
+    "reserve",
+    "synthesis",
+    "verify",
+    "verify_all",
+];
+
+/// The answer to all who wait for a job, now and later.
+pub(super) fn answer(
+    job: &Job,
+    timeline: &Timeline,
+    result: Result<ProofReply, ProveError>,
+    total: Duration,
+) -> AwaitProofResponse {
+    let timed = AwaitProofResponse {
+        job_id: job.id.clone(),
+        total_ms: u64::try_from(total.as_millis()).unwrap_or(u64::MAX),
+        ..times(timeline)
+    };
+    match result {
+        Ok(reply) => AwaitProofResponse {
+            status: Status::Completed.into(),
+            backend: reply.backend.to_owned(),
+            tier: reply.tier,
+            placement: placements(&reply.parts),
+            is_pinned: reply.parts.iter().all(|part| part.placement.is_pinned),
+            retries: whole(reply.parts.iter().map(|part| part.retries).sum()),
+            proof: reply.proof,
+            ..timed
+        },
+        Err(error) => AwaitProofResponse {
+            status: match error {
+                ProveError::Cancelled => Status::Cancelled,
+                _ => Status::Failed,
+            }
+            .into(),
+            error_message: error.to_string(),
+            ..timed
+        },
+    }
+}
+
+/// A wait that ended before its job did.
+pub(super) fn timed_out(job: &Job) -> AwaitProofResponse {
+    AwaitProofResponse {
+        job_id: job.id.clone(),
+        status: Status::Timeout.into(),
+        error_message: "the wait ended before the job did; the job goes on".to_owned(),
+        ..Default::default()
+    }
+}
+
+/// A count in the width of the wire.
+pub(super) fn whole(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// The placement of the parts; `mixed` if they differ.
+fn placements(parts: &[cuzk_core::PartReport]) -> String {
+    let mut names = parts.iter().map(|part| part.placement.name);
+    let first = names.next().unwrap_or_default();
+    if names.all(|name| name == first) {
+        first.to_owned()
+    } else {
+        "mixed".to_owned()
+    }
+}
+
+fn times(timeline: &Timeline) -> AwaitProofResponse {
+    let spans = timeline.spans();
+    let load_ms = timeline.total_ms("key");
+    // Until a part began; a job that ended before that waited all the time.
+    let begun_ms = spans
+        .iter()
+        .filter(|span| span.name == "queue")
+        .map(|span| span.end_ms)
+        .reduce(f64::min)
+        .unwrap_or_else(|| timeline.elapsed().as_secs_f64() * 1000.0);
+    let backend_ms = spans
+        .iter()
+        .filter(|span| !STAGES.contains(&span.name))
+        .map(|span| span.length_ms())
+        .sum();
+    AwaitProofResponse {
+        queue_wait_ms: milliseconds(begun_ms - load_ms),
+        srs_load_ms: milliseconds(load_ms),
+        synthesis_ms: milliseconds(timeline.total_ms("synthesis")),
+        gpu_compute_ms: milliseconds(backend_ms),
+        ..Default::default()
+    }
+}
+
+/// Rounded to whole milliseconds; what is negative by rounding is none.
+fn milliseconds(value: f64) -> u64 {
+    value.max(0.0).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn times_come_from_the_timeline() {
+        let timeline = Timeline::start();
+        let epoch = Instant::now();
+        let at = |ms| epoch + Duration::from_millis(ms);
+        timeline.add("key", None, at(0), at(300));
+        timeline.add("queue", Some(0), at(0), at(500));
+        timeline.add("queue", Some(1), at(0), at(900));
+        timeline.add("reserve", Some(0), at(500), at(501));
+        timeline.add("synthesis", Some(0), at(501), at(601));
+        timeline.add("synthesis", Some(1), at(900), at(950));
+        timeline.add_phases(0, &[("ntt", 20.0), ("msm_h", 30.0)], at(700));
+        timeline.add("verify", Some(0), at(700), at(705));
+        let times = times(&timeline);
+        assert_eq!(times.srs_load_ms, 300);
+        // The timeline began a little before the first moment here.
+        assert!((200..=250).contains(&times.queue_wait_ms), "{times:?}");
+        assert_eq!(times.synthesis_ms, 150);
+        assert_eq!(times.gpu_compute_ms, 50);
+    }
+}

@@ -1,0 +1,457 @@
+//! The jobs that clients know: by the server's own id and by the name they gave.
+//!
+//! A job is *live* from the moment its request is taken until the engine answers.
+//! Finished jobs are kept for a while and up to a number, so that late waiters and
+//! repeated requests get the result. Everything here is quick and holds one lock;
+//! waiting happens on channels.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use cuzk_core::{Canceller, Timeline};
+use cuzk_filecoin::ProofKind;
+use tokio::sync::watch;
+use tonic::Status;
+
+use super::content::Content;
+use super::durations::Durations;
+use super::status;
+use crate::wire::AwaitProofResponse;
+use crate::wire::await_proof_response::Status as End;
+
+/// How long and how many finished jobs are kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) count_max: usize,
+    pub(super) age_max: Duration,
+}
+
+/// One job.
+pub(super) struct Job {
+    pub(super) id: String,
+    pub(super) kind: ProofKind,
+    pub(super) accepted: Instant,
+    /// Live jobs that waited when this one came.
+    pub(super) position: usize,
+    name: String,
+    content: Content,
+    cancelled: AtomicBool,
+    /// The engine's side of it, once the engine has it.
+    engine: OnceLock<(Canceller, Timeline)>,
+    admission: watch::Sender<Option<Result<(), Status>>>,
+    end: watch::Sender<Option<Arc<AwaitProofResponse>>>,
+}
+
+impl Job {
+    /// Waits until the engine has the job.
+    ///
+    /// # Errors
+    /// Why the job was refused.
+    pub(super) async fn admitted(&self) -> Result<(), Status> {
+        let mut admission = self.admission.subscribe();
+        let known = admission.wait_for(Option::is_some).await;
+        match known.as_deref() {
+            Ok(Some(result)) => result.clone(),
+            _ => Err(status::internal("the job was lost")),
+        }
+    }
+
+    /// Waits for the end.
+    pub(super) async fn ended(&self) -> Result<Arc<AwaitProofResponse>, Status> {
+        let mut end = self.end.subscribe();
+        let known = end.wait_for(Option::is_some).await;
+        match known.as_deref() {
+            Ok(Some(answer)) => Ok(Arc::clone(answer)),
+            _ => Err(status::internal("the job was lost")),
+        }
+    }
+
+    /// Whether somebody gave it up.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    fn end(&self) -> Option<End> {
+        self.end.borrow().as_ref().map(|answer| answer.status())
+    }
+
+    /// Whether work on it has begun and not ended.
+    fn is_running(&self) -> bool {
+        let begun = |timeline: &Timeline| timeline.spans().iter().any(|span| span.name == "queue");
+        self.end().is_none()
+            && self
+                .engine
+                .get()
+                .is_some_and(|(_, timeline)| begun(timeline))
+    }
+
+    /// Whether somebody may still want what it is doing.
+    fn is_live(&self) -> bool {
+        self.end().is_none() && !self.is_cancelled()
+    }
+
+    /// Whether a repeated request is answered by it. What failed or was given up is
+    /// tried again.
+    fn answers_again(&self) -> bool {
+        self.is_live() || self.end() == Some(End::Completed)
+    }
+}
+
+/// What a request becomes.
+pub(super) enum Claim {
+    /// A new job, which must be [admitted](Jobs::admit) or [refused](Jobs::refuse).
+    New(Arc<Job>),
+    /// The job that has this name already.
+    Same(Arc<Job>),
+}
+
+/// How many jobs of a kind there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Load {
+    pub(super) pending: usize,
+    pub(super) running: usize,
+}
+
+/// All jobs of a server.
+pub(super) struct Jobs {
+    jobs_max: usize,
+    kept: Kept,
+    /// Sets ids apart from those of servers before this one.
+    series: String,
+    live: watch::Sender<usize>,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    count: u64,
+    by_id: HashMap<String, Arc<Job>>,
+    by_name: HashMap<String, Arc<Job>>,
+    live: Vec<Arc<Job>>,
+    finished: VecDeque<(Instant, Arc<Job>)>,
+    durations: Durations,
+    draining: bool,
+}
+
+impl Jobs {
+    pub(super) fn new(jobs_max: usize, kept: Kept) -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        let nanoseconds = since_epoch.map_or(0, |age| age.as_nanos());
+        Self {
+            jobs_max,
+            kept,
+            series: format!("{nanoseconds:x}"),
+            live: watch::Sender::new(0),
+            table: Mutex::default(),
+        }
+    }
+
+    /// The job of a request: the one of the same name and content, or a new one.
+    ///
+    /// # Errors
+    /// If the name is another live job's, if there are as many live jobs as may be,
+    /// or if the server is ending.
+    pub(super) fn claim(
+        &self,
+        name: String,
+        content: Content,
+        kind: ProofKind,
+        now: Instant,
+    ) -> Result<Claim, Status> {
+        let mut table = self.table();
+        table.forget(self.kept, now);
+        if let Some(job) = table.by_name.get(&name) {
+            if job.content == content && job.answers_again() {
+                return Ok(Claim::Same(Arc::clone(job)));
+            }
+            if job.is_live() {
+                return Err(status::conflict(&name));
+            }
+        }
+        if table.draining {
+            return Err(status::draining());
+        }
+        if table.live.len() >= self.jobs_max {
+            return Err(status::full(self.jobs_max));
+        }
+        table.count += 1;
+        let job = Arc::new(Job {
+            id: format!("{}-{}-{}", kind.short_name(), self.series, table.count),
+            kind,
+            accepted: now,
+            position: table.live.iter().filter(|job| !job.is_running()).count(),
+            name,
+            content,
+            cancelled: AtomicBool::new(false),
+            engine: OnceLock::new(),
+            admission: watch::Sender::new(None),
+            end: watch::Sender::new(None),
+        });
+        if !job.name.is_empty() {
+            table.by_name.insert(job.name.clone(), Arc::clone(&job));
+        }
+        table.live.push(Arc::clone(&job));
+        self.live.send_replace(table.live.len());
+        Ok(Claim::New(job))
+    }
+
+    /// The engine has the job now.
+    pub(super) fn admit(&self, job: &Arc<Job>, canceller: Canceller, timeline: Timeline) {
+        let mut table = self.table();
+        // A job is admitted once, by whoever claimed it.
+        let _ = job.engine.set((canceller, timeline));
+        table.by_id.insert(job.id.clone(), Arc::clone(job));
+        job.admission.send_replace(Some(Ok(())));
+    }
+
+    /// The job is none: nothing is kept of it.
+    pub(super) fn refuse(&self, job: &Arc<Job>, why: Status) {
+        let mut table = self.table();
+        table.drop_name(job);
+        self.drop_live(&mut table, job);
+        job.admission.send_replace(Some(Err(why)));
+    }
+
+    /// The engine has answered.
+    pub(super) fn finish(&self, job: &Arc<Job>, answer: AwaitProofResponse, now: Instant) {
+        let mut table = self.table();
+        self.drop_live(&mut table, job);
+        if answer.status() == End::Completed {
+            let seconds = now.saturating_duration_since(job.accepted).as_secs_f64();
+            table.durations.add(job.kind, seconds);
+        }
+        table.finished.push_back((now, Arc::clone(job)));
+        job.end.send_replace(Some(Arc::new(answer)));
+        table.forget(self.kept, now);
+    }
+
+    /// The job with an id.
+    ///
+    /// # Errors
+    /// If there is none, or nothing is kept of it any more.
+    pub(super) fn job(&self, id: &str, now: Instant) -> Result<Arc<Job>, Status> {
+        let mut table = self.table();
+        table.forget(self.kept, now);
+        let job = table.by_id.get(id);
+        job.cloned().ok_or_else(|| status::unknown_job(id))
+    }
+
+    /// Gives a job up; whether work on it had begun and not ended.
+    ///
+    /// # Errors
+    /// As [`job`](Self::job).
+    pub(super) fn cancel(&self, id: &str, now: Instant) -> Result<bool, Status> {
+        let job = self.job(id, now)?;
+        let was_running = job.is_running();
+        Self::give_up(&job);
+        Ok(was_running)
+    }
+
+    /// Gives up all that is live.
+    pub(super) fn cancel_all(&self) {
+        let live = self.table().live.clone();
+        live.iter().for_each(Self::give_up);
+    }
+
+    fn give_up(job: &Arc<Job>) {
+        if job.end().is_some() {
+            return;
+        }
+        job.cancelled.store(true, Ordering::Relaxed);
+        if let Some((canceller, _)) = job.engine.get() {
+            canceller.cancel();
+        }
+    }
+
+    /// From now on no new jobs are taken.
+    pub(super) fn drain(&self) {
+        self.table().draining = true;
+    }
+
+    /// Returns when no job is live.
+    pub(super) async fn idle(&self) {
+        // The sender is in `self`, so the channel stays open.
+        let _ = self.live.subscribe().wait_for(|live| *live == 0).await;
+    }
+
+    /// Live jobs.
+    pub(super) fn live(&self) -> usize {
+        *self.live.borrow()
+    }
+
+    /// Jobs that wait and run, by kind, in the order of [`ProofKind::ALL`].
+    pub(super) fn load(&self) -> [(ProofKind, Load); 4] {
+        let live = self.table().live.clone();
+        ProofKind::ALL.map(|kind| {
+            let mut load = Load::default();
+            for job in live.iter().filter(|job| job.kind == kind) {
+                if job.is_running() {
+                    load.running += 1;
+                } else {
+                    load.pending += 1;
+                }
+            }
+            (kind, load)
+        })
+    }
+
+    /// How long proofs took.
+    pub(super) fn durations(&self) -> Durations {
+        self.table().durations.clone()
+    }
+
+    fn drop_live(&self, table: &mut Table, job: &Arc<Job>) {
+        table.live.retain(|live| !Arc::ptr_eq(live, job));
+        self.live.send_replace(table.live.len());
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table
+            .lock()
+            .expect("no code panics while it holds the job table")
+    }
+}
+
+impl Table {
+    /// Drops finished jobs that are too many or too old.
+    fn forget(&mut self, kept: Kept, now: Instant) {
+        while let Some((ended, _)) = self.finished.front() {
+            let age = now.saturating_duration_since(*ended);
+            if self.finished.len() <= kept.count_max && age <= kept.age_max {
+                break;
+            }
+            if let Some((_, job)) = self.finished.pop_front() {
+                self.by_id.remove(&job.id);
+                self.drop_name(&job);
+            }
+        }
+    }
+
+    /// Frees a job's name, unless a later job has it.
+    fn drop_name(&mut self, job: &Arc<Job>) {
+        let named = self.by_name.get(&job.name);
+        if named.is_some_and(|named| Arc::ptr_eq(named, job)) {
+            self.by_name.remove(&job.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEPT: Kept = Kept {
+        count_max: 2,
+        age_max: Duration::from_secs(60),
+    };
+
+    fn jobs(jobs_max: usize) -> Jobs {
+        Jobs::new(jobs_max, KEPT)
+    }
+
+    fn claim(jobs: &Jobs, name: &str, content: u8, now: Instant) -> Result<Claim, Status> {
+        let content = Content::from([content; 32]);
+        jobs.claim(name.to_owned(), content, ProofKind::PoRep, now)
+    }
+
+    fn new(jobs: &Jobs, name: &str, content: u8, now: Instant) -> Arc<Job> {
+        match claim(jobs, name, content, now) {
+            Ok(Claim::New(job)) => job,
+            Ok(Claim::Same(job)) => panic!("attached to {}", job.id),
+            Err(status) => panic!("{status}"),
+        }
+    }
+
+    fn finish(jobs: &Jobs, job: &Arc<Job>, end: End, now: Instant) {
+        jobs.table().by_id.insert(job.id.clone(), Arc::clone(job));
+        let mut answer = AwaitProofResponse::default();
+        answer.set_status(end);
+        jobs.finish(job, answer, now);
+    }
+
+    #[test]
+    fn a_name_stands_for_one_content_while_its_job_is_live() {
+        let (jobs, now) = (jobs(8), Instant::now());
+        let first = new(&jobs, "a", 1, now);
+        assert!(matches!(claim(&jobs, "a", 1, now), Ok(Claim::Same(job)) if job.id == first.id));
+        let conflict = claim(&jobs, "a", 2, now).err().expect("other content");
+        assert_eq!(conflict.code(), tonic::Code::AlreadyExists);
+        assert_eq!(jobs.live(), 1);
+
+        finish(&jobs, &first, End::Completed, now);
+        assert!(matches!(claim(&jobs, "a", 1, now), Ok(Claim::Same(job)) if job.id == first.id));
+        let second = new(&jobs, "a", 2, now);
+        assert_ne!(first.id, second.id);
+        // The first job is known by its id, its name is the second one's.
+        assert!(jobs.job(&first.id, now).is_ok());
+        let back = claim(&jobs, "a", 1, now).err().expect("other content");
+        assert_eq!(back.code(), tonic::Code::AlreadyExists);
+    }
+
+    #[test]
+    fn what_failed_is_tried_again() {
+        let (jobs, now) = (jobs(8), Instant::now());
+        for end in [End::Failed, End::Cancelled] {
+            let first = new(&jobs, "a", 1, now);
+            finish(&jobs, &first, end, now);
+            let again = new(&jobs, "a", 1, now);
+            finish(&jobs, &again, End::Cancelled, now);
+        }
+    }
+
+    #[test]
+    fn jobs_without_a_name_are_all_new() {
+        let (jobs, now) = (jobs(2), Instant::now());
+        assert_ne!(new(&jobs, "", 1, now).id, new(&jobs, "", 1, now).id);
+        let full = claim(&jobs, "", 1, now).err().expect("two are the most");
+        assert_eq!(full.code(), tonic::Code::ResourceExhausted);
+    }
+
+    #[test]
+    fn results_are_kept_up_to_a_number_and_an_age() {
+        let (jobs, now) = (jobs(8), Instant::now());
+        let made: Vec<_> = ["a", "b", "c"]
+            .iter()
+            .map(|name| {
+                let job = new(&jobs, name, 1, now);
+                finish(&jobs, &job, End::Completed, now);
+                job
+            })
+            .collect();
+        let known = |at| {
+            made.iter()
+                .map(|job| jobs.job(&job.id, at).is_ok())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(known(now), [false, true, true]);
+        assert_eq!(known(now + KEPT.age_max), [false, true, true]);
+        let later = now + KEPT.age_max + Duration::from_secs(1);
+        assert_eq!(known(later), [false, false, false]);
+        assert!(jobs.table().by_name.is_empty());
+        new(&jobs, "c", 1, later);
+    }
+
+    #[test]
+    fn a_refused_job_leaves_nothing() {
+        let (jobs, now) = (jobs(1), Instant::now());
+        let job = new(&jobs, "a", 1, now);
+        jobs.refuse(&job, status::internal("test"));
+        assert_eq!(jobs.live(), 0);
+        assert!(jobs.job(&job.id, now).is_err());
+        new(&jobs, "a", 2, now);
+    }
+
+    #[test]
+    fn draining_refuses_what_is_new() {
+        let (jobs, now) = (jobs(8), Instant::now());
+        let job = new(&jobs, "a", 1, now);
+        jobs.drain();
+        assert!(matches!(claim(&jobs, "a", 1, now), Ok(Claim::Same(_))));
+        let refused = claim(&jobs, "b", 1, now).err().expect("draining");
+        assert_eq!(refused.code(), tonic::Code::Unavailable);
+        finish(&jobs, &job, End::Completed, now);
+        assert!(matches!(claim(&jobs, "a", 1, now), Ok(Claim::Same(_))));
+    }
+}

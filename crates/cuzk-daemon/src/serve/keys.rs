@@ -1,0 +1,138 @@
+//! Keys as clients see them: by circuit id, loaded or on disk.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use cuzk_core::{CircuitId, CircuitSpec, Engine, Eviction};
+use cuzk_filecoin::FilecoinCircuit;
+use tonic::Status;
+
+use super::answer::whole;
+use super::status;
+use crate::wire::srs_status::Tier;
+use crate::wire::{EvictSrsResponse, PreloadSrsResponse, SrsStatus};
+
+/// Every circuit with the place of its key. All calls may read files or wait for a
+/// key that is being loaded.
+pub(super) struct Keys {
+    engine: Arc<Engine>,
+    circuits: Vec<(FilecoinCircuit, CircuitId, PathBuf)>,
+}
+
+impl Keys {
+    pub(super) fn new(engine: Arc<Engine>) -> Self {
+        let circuits = FilecoinCircuit::all()
+            .map(|circuit| (circuit, circuit.id(), engine.keys().path(&circuit)))
+            .collect();
+        Self { engine, circuits }
+    }
+
+    /// Loads every key whose file is there, and says of each circuit what became of
+    /// it. A key that cannot be used is told and keeps no other from being used.
+    pub(super) fn load_present(&self) {
+        for (circuit, id, path) in &self.circuits {
+            let path = path.display();
+            if self.file_bytes(circuit).is_none() {
+                tracing::info!(circuit = %id, %path, "no key");
+                continue;
+            }
+            let begun = Instant::now();
+            match self.engine.keys().load(circuit) {
+                Ok(_) => {
+                    let seconds = begun.elapsed().as_secs_f64();
+                    tracing::info!(circuit = %id, %path, seconds, "key loaded");
+                }
+                Err(error) => tracing::error!(circuit = %id, %path, %error, "key not usable"),
+            }
+        }
+    }
+
+    /// Loaded keys, then those on disk.
+    pub(super) fn list(&self) -> Vec<SrsStatus> {
+        let held = self.engine.keys().held();
+        let mut list: Vec<SrsStatus> = held
+            .iter()
+            .map(|(id, key)| SrsStatus {
+                circuit_id: id.to_string(),
+                tier: if key.is_resident {
+                    Tier::Hot
+                } else {
+                    Tier::Warm
+                }
+                .into(),
+                size_bytes: key.bytes,
+                ref_count: whole(key.users),
+            })
+            .collect();
+        for (circuit, id, _) in &self.circuits {
+            let is_held = held.iter().any(|(held, _)| held == id);
+            if let Some(bytes) = self.file_bytes(circuit).filter(|_| !is_held) {
+                list.push(SrsStatus {
+                    circuit_id: id.to_string(),
+                    tier: Tier::Cold.into(),
+                    size_bytes: bytes,
+                    ref_count: 0,
+                });
+            }
+        }
+        list
+    }
+
+    /// Loads a key.
+    ///
+    /// # Errors
+    /// If there is no such circuit, or its key is missing or cannot be used.
+    pub(super) fn preload(&self, circuit_id: &str) -> Result<PreloadSrsResponse, Status> {
+        let circuit = parse(circuit_id)?;
+        let id = circuit.id();
+        let already_loaded = self
+            .engine
+            .keys()
+            .held()
+            .iter()
+            .any(|(held, _)| *held == id);
+        let begun = Instant::now();
+        self.engine
+            .keys()
+            .load(&circuit)
+            .map_err(|error| status::refused(&error))?;
+        Ok(PreloadSrsResponse {
+            already_loaded,
+            load_time_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        })
+    }
+
+    /// Drops a key.
+    ///
+    /// # Errors
+    /// If there is no such circuit, or jobs use its key.
+    pub(super) fn evict(&self, circuit_id: &str) -> Result<EvictSrsResponse, Status> {
+        let circuit = parse(circuit_id)?;
+        match self.engine.keys().evict(&circuit.id()) {
+            Eviction::NotLoaded => Ok(EvictSrsResponse::default()),
+            Eviction::Evicted { bytes } => Ok(EvictSrsResponse {
+                was_loaded: true,
+                freed_bytes: bytes,
+            }),
+            Eviction::InUse { users } => Err(Status::failed_precondition(format!(
+                "circuit_id: {users} jobs use the key of {circuit_id}"
+            ))),
+        }
+    }
+
+    fn file_bytes(&self, circuit: &FilecoinCircuit) -> Option<u64> {
+        let (_, _, path) = self
+            .circuits
+            .iter()
+            .find(|(known, _, _)| known == circuit)?;
+        let file = std::fs::metadata(path).ok()?;
+        file.is_file().then_some(file.len())
+    }
+}
+
+fn parse(circuit_id: &str) -> Result<FilecoinCircuit, Status> {
+    let id: String = circuit_id.chars().take(64).collect();
+    id.parse()
+        .map_err(|error| Status::invalid_argument(format!("circuit_id: {error}")))
+}

@@ -1,0 +1,154 @@
+//! Everything that is counted, as Prometheus reads it.
+
+use std::fmt::{Display, Write as _};
+use std::time::Duration;
+
+use cuzk_core::Engine;
+
+use super::durations::BUCKET_SECONDS;
+use super::jobs::Jobs;
+
+/// The metrics page.
+pub(super) fn text(engine: &Engine, jobs: &Jobs, uptime: Duration) -> String {
+    let mut page = Page(String::new());
+    let counted = engine.metrics();
+    for (name, what, counter) in [
+        (
+            "proofs_completed",
+            "Jobs that ended with a proof.",
+            &counted.jobs_completed,
+        ),
+        (
+            "proofs_failed",
+            "Jobs that ended with an error.",
+            &counted.jobs_failed,
+        ),
+        (
+            "proofs_cancelled",
+            "Jobs that were given up.",
+            &counted.jobs_cancelled,
+        ),
+        (
+            "retries",
+            "Parts that were tried again.",
+            &counted.parts_retried,
+        ),
+        (
+            "verification_failures",
+            "Proofs that did not verify and did not leave.",
+            &counted.verification_failures,
+        ),
+        (
+            "hint_misses",
+            "Circuits that outgrew their hint.",
+            &counted.hint_misses,
+        ),
+    ] {
+        page.one("counter", &format!("{name}_total"), what, counter.count());
+    }
+    page.one(
+        "gauge",
+        "uptime_seconds",
+        "Since the start.",
+        uptime.as_secs(),
+    );
+
+    let load = jobs.load();
+    let pending: usize = load.iter().map(|(_, load)| load.pending).sum();
+    let running: usize = load.iter().map(|(_, load)| load.running).sum();
+    page.one("gauge", "queue_depth", "Jobs that wait.", pending);
+    page.one("gauge", "running_jobs", "Jobs that are worked on.", running);
+    page.one(
+        "gauge",
+        "gpu_workers",
+        "Devices that prove, besides the processor.",
+        0,
+    );
+
+    let usage = engine.budget().usage();
+    let limit = usage.limit_bytes;
+    page.one(
+        "gauge",
+        "budget_limit_bytes",
+        "Memory that may be counted.",
+        limit,
+    );
+    page.one(
+        "gauge",
+        "budget_used_bytes",
+        "Memory that is counted.",
+        usage.used_bytes,
+    );
+    page.one(
+        "gauge",
+        "budget_idle_bytes",
+        "Counted memory that nobody uses.",
+        usage.idle_bytes,
+    );
+    page.one(
+        "gauge",
+        "budget_peak_bytes",
+        "The most that was counted.",
+        usage.peak_bytes,
+    );
+    page.one(
+        "gauge",
+        "budget_waiters",
+        "Requests that wait for memory.",
+        usage.waiters,
+    );
+    let pinned = pinned_bytes(engine);
+    page.one("gauge", "pinned_bytes", "Page-locked memory.", pinned);
+    page.durations(jobs);
+    page.0
+}
+
+/// Page-locked bytes of the pool of columns.
+pub(super) fn pinned_bytes(engine: &Engine) -> u64 {
+    let stats = engine.pool().stats();
+    if engine.pool().is_page_locked() {
+        stats.idle_bytes + stats.fenced_bytes + stats.in_use_bytes
+    } else {
+        0
+    }
+}
+
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, kind: &str, name: &str, what: &str) {
+        self.line(format_args!("# HELP cuzk_{name} {what}"));
+        self.line(format_args!("# TYPE cuzk_{name} {kind}"));
+    }
+
+    fn one(&mut self, kind: &str, name: &str, what: &str, value: impl Display) {
+        self.head(kind, name, what);
+        self.line(format_args!("cuzk_{name} {value}"));
+    }
+
+    fn durations(&mut self, jobs: &Jobs) {
+        let name = "proof_duration_seconds";
+        self.head("histogram", name, "From submission to proof.");
+        for (kind, histogram) in jobs.durations().kinds() {
+            for (end, count) in BUCKET_SECONDS.iter().zip(histogram.buckets) {
+                self.line(format_args!(
+                    "cuzk_{name}_bucket{{proof_kind=\"{kind}\",le=\"{end}\"}} {count}"
+                ));
+            }
+            let (count, seconds) = (histogram.count, histogram.seconds);
+            self.line(format_args!(
+                "cuzk_{name}_bucket{{proof_kind=\"{kind}\",le=\"+Inf\"}} {count}"
+            ));
+            self.line(format_args!(
+                "cuzk_{name}_sum{{proof_kind=\"{kind}\"}} {seconds}"
+            ));
+            self.line(format_args!(
+                "cuzk_{name}_count{{proof_kind=\"{kind}\"}} {count}"
+            ));
+        }
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        writeln!(self.0, "{line}").expect("a string takes everything");
+    }
+}

@@ -1,0 +1,298 @@
+//! The eight methods. Whatever reads files, hashes or parses runs off the event
+//! loop's threads; waiting for the engine costs a thread a job and no thread here.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cuzk_core::{Blinding, Engine, JobOptions, Workload};
+use cuzk_filecoin::{FilecoinWorkload, Priority, Request as ProofRequest};
+use tokio::sync::Semaphore;
+use tonic::{Request, Response, Status};
+
+use super::answer::{self, whole};
+use super::content::Content;
+use super::jobs::{Claim, Job, Jobs};
+use super::keys::Keys;
+use super::{metrics, status};
+use crate::wire::proving_engine_server::ProvingEngine;
+use crate::wire::{
+    AwaitProofRequest, AwaitProofResponse, CancelProofRequest, CancelProofResponse,
+    EvictSrsRequest, EvictSrsResponse, GetMetricsRequest, GetMetricsResponse, GetStatusRequest,
+    GetStatusResponse, PreloadSrsRequest, PreloadSrsResponse, ProveRequest, ProveResponse,
+    QueueStatus, SubmitProofRequest, SubmitProofResponse, request_of,
+};
+
+/// Requests that are parsed and checked at the same time, urgent ones aside: a check
+/// takes all cores for seconds where a proof is large.
+const CHECKS_MAX: usize = 2;
+
+/// What all methods share.
+pub(super) struct State {
+    pub(super) engine: Arc<Engine>,
+    pub(super) jobs: Jobs,
+    pub(super) keys: Keys,
+    checks: Semaphore,
+    started: Instant,
+}
+
+impl State {
+    pub(super) fn new(engine: Arc<Engine>, jobs: Jobs) -> Self {
+        Self {
+            keys: Keys::new(Arc::clone(&engine)),
+            engine,
+            jobs,
+            checks: Semaphore::new(CHECKS_MAX),
+            started: Instant::now(),
+        }
+    }
+
+    /// The metrics page.
+    pub(super) fn metrics(&self) -> String {
+        metrics::text(&self.engine, &self.jobs, self.started.elapsed())
+    }
+
+    fn status(&self) -> GetStatusResponse {
+        let queues = self
+            .jobs
+            .load()
+            .into_iter()
+            .map(|(kind, load)| QueueStatus {
+                proof_kind: kind.to_string(),
+                pending: whole(load.pending),
+                in_progress: whole(load.running),
+            });
+        let pinned_limit = if self.engine.pool().is_page_locked() {
+            self.engine.budget().limit_bytes()
+        } else {
+            0
+        };
+        GetStatusResponse {
+            gpus: Vec::new(),
+            loaded_srs: self.keys.list(),
+            queues: queues.collect(),
+            total_proofs_completed: self.engine.metrics().jobs_completed.count(),
+            total_proofs_failed: self.engine.metrics().jobs_failed.count(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            pinned_memory_bytes: metrics::pinned_bytes(&self.engine),
+            pinned_memory_limit_bytes: pinned_limit,
+        }
+    }
+
+    /// Takes a request; the job it is.
+    async fn submit(self: &Arc<Self>, message: SubmitProofRequest) -> Result<Arc<Job>, Status> {
+        let request = request_of(message).map_err(|error| status::invalid(&error))?;
+        let (request, content) = off_loop(move || {
+            let content = Content::of(&request);
+            (request, content)
+        })
+        .await?;
+        let name = request.request_id.clone();
+        let claimed = self
+            .jobs
+            .claim(name, content, request.proof_kind, Instant::now())?;
+        let job = match claimed {
+            Claim::Same(job) => job,
+            Claim::New(job) => {
+                // On its own, so that it ends well if this client goes away.
+                let (state, mine) = (Arc::clone(self), Arc::clone(&job));
+                tokio::spawn(async move { state.admit(mine, request).await });
+                job
+            }
+        };
+        job.admitted().await?;
+        Ok(job)
+    }
+
+    /// Checks a request and hands it to the engine.
+    async fn admit(self: Arc<Self>, job: Arc<Job>, request: ProofRequest) {
+        let urgent = request.priority >= Priority::High;
+        let permit = if urgent {
+            None
+        } else {
+            // The semaphore is never closed.
+            self.checks.acquire().await.ok()
+        };
+        let engine = Arc::clone(&self.engine);
+        let priority = request.priority;
+        let checked = off_loop(move || check(&engine, &request)).await;
+        drop(permit);
+        let started = checked
+            .and_then(|checked| checked)
+            .and_then(|workload| self.start(&job, workload, priority));
+        if let Err(why) = started {
+            self.jobs.refuse(&job, why);
+        }
+    }
+
+    /// Hands a job to the engine, with a thread that waits for its end.
+    fn start(
+        self: &Arc<Self>,
+        job: &Arc<Job>,
+        workload: FilecoinWorkload,
+        priority: Priority,
+    ) -> Result<(), Status> {
+        if job.is_cancelled() {
+            return Err(status::draining());
+        }
+        let label = workload.label();
+        let options = JobOptions {
+            priority,
+            blinding: Blinding::Fresh,
+        };
+        let handle = self
+            .engine
+            .submit(Arc::new(workload), options)
+            .map_err(|error| status::refused(&error))?;
+        let (canceller, timeline) = (handle.canceller(), handle.timeline().clone());
+        let (state, mine) = (Arc::clone(self), Arc::clone(job));
+        // The job is known before its end can be.
+        let (known, begin) = std::sync::mpsc::sync_channel(1);
+        let waits = std::thread::Builder::new()
+            .name("cuzk-wait".to_owned())
+            .spawn(move || {
+                if begin.recv().is_err() {
+                    return;
+                }
+                let result = handle.wait();
+                let ended = Instant::now();
+                let total = ended.saturating_duration_since(mine.accepted);
+                match &result {
+                    Ok(_) => tracing::info!(job = mine.id, label, ?total, "proof made"),
+                    Err(error) => tracing::warn!(job = mine.id, label, %error, "no proof"),
+                }
+                let answer = answer::answer(&mine, handle.timeline(), result, total);
+                state.jobs.finish(&mine, answer, ended);
+            });
+        if waits.is_err() {
+            canceller.cancel();
+            return Err(Status::resource_exhausted("no thread can be started"));
+        }
+        self.jobs.admit(job, canceller, timeline);
+        // The thread waits for exactly this.
+        let _ = known.send(());
+        Ok(())
+    }
+
+    /// The end of a job, or that the wait for it ended.
+    async fn await_job(&self, job: &Job, timeout_ms: u64) -> Result<AwaitProofResponse, Status> {
+        if timeout_ms == 0 {
+            return Ok(job.ended().await?.as_ref().clone());
+        }
+        let wait_max = Duration::from_millis(timeout_ms);
+        match tokio::time::timeout(wait_max, job.ended()).await {
+            Ok(end) => Ok(end?.as_ref().clone()),
+            Err(_) => Ok(answer::timed_out(job)),
+        }
+    }
+}
+
+/// Everything that can be told before a proof is begun.
+fn check(engine: &Engine, request: &ProofRequest) -> Result<FilecoinWorkload, Status> {
+    let workload = request
+        .workload()
+        .map_err(|error| status::invalid(&error))?;
+    engine
+        .check(workload.circuit().as_ref())
+        .map_err(|error| status::refused(&error))?;
+    workload
+        .check_vanilla()
+        .map_err(|error| status::invalid(&error))?;
+    Ok(workload)
+}
+
+/// Runs work that blocks or takes long on a thread for such work.
+async fn off_loop<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Status> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        tracing::error!(%error, "a request's work panicked");
+        status::internal("the work for this request panicked")
+    })
+}
+
+/// The methods of one server, for any number of transports.
+#[derive(Clone)]
+pub(super) struct Service(pub(super) Arc<State>);
+
+#[tonic::async_trait]
+impl ProvingEngine for Service {
+    async fn submit_proof(
+        &self,
+        request: Request<SubmitProofRequest>,
+    ) -> Result<Response<SubmitProofResponse>, Status> {
+        let job = self.0.submit(request.into_inner()).await?;
+        Ok(Response::new(SubmitProofResponse {
+            job_id: job.id.clone(),
+            queue_position: whole(job.position),
+            assigned_gpu: String::new(),
+        }))
+    }
+
+    async fn await_proof(
+        &self,
+        request: Request<AwaitProofRequest>,
+    ) -> Result<Response<AwaitProofResponse>, Status> {
+        let AwaitProofRequest { job_id, timeout_ms } = request.into_inner();
+        let job = self.0.jobs.job(&job_id, Instant::now())?;
+        Ok(Response::new(self.0.await_job(&job, timeout_ms).await?))
+    }
+
+    async fn prove(
+        &self,
+        request: Request<ProveRequest>,
+    ) -> Result<Response<ProveResponse>, Status> {
+        let submit = request.into_inner().submit;
+        let submit = submit.ok_or_else(|| Status::invalid_argument("submit: missing"))?;
+        let job = self.0.submit(submit).await?;
+        let result = self.0.await_job(&job, 0).await?;
+        Ok(Response::new(ProveResponse {
+            result: Some(result),
+        }))
+    }
+
+    async fn cancel_proof(
+        &self,
+        request: Request<CancelProofRequest>,
+    ) -> Result<Response<CancelProofResponse>, Status> {
+        let job_id = request.into_inner().job_id;
+        let was_running = self.0.jobs.cancel(&job_id, Instant::now())?;
+        Ok(Response::new(CancelProofResponse { was_running }))
+    }
+
+    async fn get_status(
+        &self,
+        _request: Request<GetStatusRequest>,
+    ) -> Result<Response<GetStatusResponse>, Status> {
+        let state = Arc::clone(&self.0);
+        Ok(Response::new(off_loop(move || state.status()).await?))
+    }
+
+    async fn get_metrics(
+        &self,
+        _request: Request<GetMetricsRequest>,
+    ) -> Result<Response<GetMetricsResponse>, Status> {
+        Ok(Response::new(GetMetricsResponse {
+            prometheus_text: self.0.metrics(),
+        }))
+    }
+
+    async fn preload_srs(
+        &self,
+        request: Request<PreloadSrsRequest>,
+    ) -> Result<Response<PreloadSrsResponse>, Status> {
+        let (state, id) = (Arc::clone(&self.0), request.into_inner().circuit_id);
+        off_loop(move || state.keys.preload(&id))
+            .await?
+            .map(Response::new)
+    }
+
+    async fn evict_srs(
+        &self,
+        request: Request<EvictSrsRequest>,
+    ) -> Result<Response<EvictSrsResponse>, Status> {
+        let (state, id) = (Arc::clone(&self.0), request.into_inner().circuit_id);
+        off_loop(move || state.keys.evict(&id))
+            .await?
+            .map(Response::new)
+    }
+}
