@@ -54,6 +54,20 @@ pub(crate) enum Command {
     Config,
     /// Says what this machine can prove, and what is missing for the rest.
     Doctor,
+    /// Serves requests over gRPC until a signal ends it.
+    Serve(ServeArgs),
+    /// Hands a request to a server and prints the id of its job.
+    Submit(SubmitArgs),
+    /// Waits for a job of a server.
+    Await(AwaitArgs),
+    /// Gives a job of a server up.
+    Cancel(JobArgs),
+    /// Says what a server holds and does.
+    Status(ServerArgs),
+    /// Has a server load a key.
+    Preload(CircuitIdArgs),
+    /// Has a server drop a key that no job uses.
+    Evict(CircuitIdArgs),
 }
 
 /// A kind and a size: which circuit.
@@ -176,4 +190,68 @@ pub(crate) struct GenerateArgs {
     /// The secrets of the key follow from it.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) keys: KeyArgs,
+    /// Address for requests over TCP; "" for none [default: serve.listen].
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+    /// Unix socket for requests; "" for none [default: serve.socket].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) socket: Option<String>,
+    /// Address of the metrics page; "" for none [default: serve.metrics_listen].
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics_listen: Option<String>,
+}
+
+/// Which server is asked.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ServerArgs {
+    /// Address of the server.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9820")]
+    pub(crate) address: String,
+    /// Unix socket of the server, instead of an address.
+    #[arg(long, value_name = "FILE", conflicts_with = "address")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SubmitArgs {
+    #[command(flatten)]
+    pub(crate) request: RequestArgs,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+/// Which job is meant.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct JobArgs {
+    /// The job's id, as submit printed it.
+    pub(crate) job_id: String,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AwaitArgs {
+    #[command(flatten)]
+    pub(crate) job: JobArgs,
+    /// Waits so long at most; the job goes on.
+    #[arg(long, value_name = "MS")]
+    pub(crate) timeout_ms: Option<u64>,
+    /// Where the proof goes; it must not exist.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Which circuit's key is meant.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CircuitIdArgs {
+    /// Kind and size: porep-32g, wpost-64g, winning-2k.
+    pub(crate) circuit_id: String,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }

@@ -27,6 +27,16 @@ pub(crate) fn real_key_directories() -> Vec<PathBuf> {
 /// The effective configuration: defaults, the file, `--set`, and the options of a
 /// command.
 pub(crate) fn load(args: &Args, keys: Option<&KeyArgs>) -> Result<Loaded, Failure> {
+    load_with(args, keys, Vec::new())
+}
+
+/// As [`load`], and then the options of a command that stand for keys: the option's
+/// name, the key and the value.
+pub(crate) fn load_with(
+    args: &Args,
+    keys: Option<&KeyArgs>,
+    options: Vec<(&'static str, String, Value)>,
+) -> Result<Loaded, Failure> {
     let mut directories = real_key_directories();
     let mut defaults = Config::new(directories.swap_remove(0));
     defaults.hints_file = machine::cache_directory().map(|cache| cache.join("hints.json"));
@@ -65,6 +75,7 @@ pub(crate) fn load(args: &Args, keys: Option<&KeyArgs>) -> Result<Loaded, Failur
             overrides.push(("--allow-test-params", key, Value::Bool(true)));
         }
     }
+    overrides.extend(options);
     Ok(config::load(
         defaults,
         text.as_ref().map(|(path, text)| (*path, text.as_str())),

@@ -68,7 +68,7 @@ pub enum ClientError {
     #[error("{0:?} is no address of a server")]
     Address(String),
     /// Nobody answers there.
-    #[error("{address}: {source}")]
+    #[error("{address}: no server answers: {}", innermost(source))]
     Connect {
         /// The address.
         address: String,
@@ -87,4 +87,11 @@ impl From<tonic::Status> for ClientError {
     fn from(status: tonic::Status) -> Self {
         Self::Refused(Box::new(status))
     }
+}
+
+/// What lies at the bottom of a transport's error: above it is only where it passed.
+fn innermost(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source())
+        .last()
+        .map_or_else(String::new, ToString::to_string)
 }

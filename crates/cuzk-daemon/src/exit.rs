@@ -6,6 +6,9 @@ use std::process::ExitCode;
 use cuzk_core::config::ConfigError;
 use cuzk_core::keygen::KeygenError;
 use cuzk_core::{KeyError, ProveError, StartError, WorkloadError};
+use tonic::Code;
+
+use crate::error::{ClientError, ServeError};
 
 /// Exit codes, by what the caller can do about them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +24,7 @@ pub enum Exit {
     Input = 3,
     /// A key is missing or cannot be used.
     Key = 4,
-    /// There is not enough memory.
+    /// There is not enough memory, or the queue of a server is full.
     Memory = 5,
     /// The proof does not verify.
     Invalid = 6,
@@ -31,7 +34,7 @@ impl Exit {
     /// The codes, for `--help`.
     pub(crate) const HELP: &'static str = "\
 Exit codes: 0 done, 1 a fault of the program or the machine, 2 wrong usage or configuration,
-3 wrong request or input, 4 key missing or unusable, 5 not enough memory, 6 proof not valid.";
+3 wrong request or input, 4 key missing or unusable, 5 not enough memory or a full queue, 6 proof not valid.";
 }
 
 impl From<Exit> for ExitCode {
@@ -112,6 +115,38 @@ impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         let exit = match error {
             StartError::Limit(_) => Exit::Memory,
+            _ => Exit::Failure,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        let exit = match error {
+            ServeError::Nowhere
+            | ServeError::Address { .. }
+            | ServeError::Socket { .. }
+            | ServeError::SocketInUse { .. }
+            | ServeError::NotASocket { .. } => Exit::Usage,
+            _ => Exit::Failure,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let exit = match &error {
+            ClientError::Address(_) => Exit::Usage,
+            ClientError::Refused(status) => match status.code() {
+                Code::InvalidArgument | Code::OutOfRange | Code::NotFound | Code::AlreadyExists => {
+                    Exit::Input
+                }
+                Code::FailedPrecondition => Exit::Key,
+                Code::ResourceExhausted => Exit::Memory,
+                _ => Exit::Failure,
+            },
             _ => Exit::Failure,
         };
         Self::new(exit, error)

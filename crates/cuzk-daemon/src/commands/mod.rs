@@ -6,6 +6,8 @@ mod doctor;
 mod fixture;
 mod params;
 mod prove;
+mod remote;
+mod serve;
 mod verify;
 
 use cuzk_filecoin::Request;
@@ -24,6 +26,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Command::Params(params) => params::run(args, params),
         Command::Config => config::run(args),
         Command::Doctor => doctor::run(args),
+        Command::Serve(serve) => serve::run(args, serve),
+        Command::Submit(submit) => remote::submit(args, submit),
+        Command::Await(wait) => remote::wait(args, wait),
+        Command::Cancel(job) => remote::cancel(args, job),
+        Command::Status(server) => remote::status(args, server),
+        Command::Preload(circuit) => remote::preload(args, circuit),
+        Command::Evict(circuit) => remote::evict(args, circuit),
     }
 }
 
