@@ -1,0 +1,12 @@
+//! The server as its clients meet it: on real transports, with real proofs of 2 KiB
+//! sectors.
+
+mod ends;
+mod hostile;
+mod keys;
+mod limits;
+mod names;
+mod numbers;
+mod program;
+mod support;
+mod waits;

@@ -1,0 +1,126 @@
+//! The program itself: `cuzk serve` in a process of its own, asked by `cuzk`.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use crate::support::keys;
+
+/// A server's process, killed if a test ends before it does.
+struct Served {
+    process: Child,
+    address: String,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Served {
+    fn start(socket: &Path) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_cuzk"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", ""])
+            .args(["--set", "hints.file=", "--allow-test-params", "--params"])
+            .arg(keys())
+            .arg("--socket")
+            .arg(socket)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program can be started");
+        let output = process.stdout.take().expect("piped");
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        let tcp = lines.next().expect("where it listens");
+        let address = tcp.strip_prefix("listening on tcp ").expect("an address");
+        let socket = lines.next().expect("where it listens");
+        assert!(socket.starts_with("listening on socket "), "{socket}");
+        Self {
+            address: address.to_owned(),
+            process,
+        }
+    }
+
+    fn terminate(&self) {
+        let id = self.process.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &id]).status();
+        assert!(sent.expect("kill can be started").success());
+    }
+}
+
+fn cuzk(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_cuzk"))
+        .args(arguments)
+        .output()
+        .expect("the program can be started")
+}
+
+fn cuzk_ok(arguments: &[&str]) -> String {
+    let output = cuzk(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cuzk {arguments:?}: {errors}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn cuzk_fails(arguments: &[&str]) -> (i32, String) {
+    let output = cuzk(arguments);
+    let code = output.status.code().expect("no signal");
+    (code, String::from_utf8(output.stderr).expect("text"))
+}
+
+#[test]
+fn a_server_is_asked_and_told_to_end() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let (socket, request, proof) = (file("s"), file("request.json"), file("proof"));
+    let mut served = Served::start(Path::new(&socket));
+    let address = served.address.clone();
+    let tcp = ["--address", address.as_str()];
+    let unix = ["--socket", socket.as_str()];
+    let ask = |server: [&str; 2], command: &[&str]| cuzk_ok(&[command, &server].concat());
+    let fails = |command: &[&str]| cuzk_fails(&[command, &tcp].concat());
+
+    cuzk_ok(&["fixture", "--kind", "wpost", "--out", &request]);
+    let preloaded = ask(unix, &["preload", "wpost-2k"]);
+    assert!(preloaded.starts_with("loaded "), "{preloaded}");
+    let job = ask(tcp, &["submit", "--request", &request]);
+    let job = job.trim();
+    let report = ask(unix, &["await", job, "--out", &proof]);
+    assert!(report.contains("proof of 192 bytes"), "{report}");
+    let params = keys().display().to_string();
+    cuzk_ok(&[
+        "verify",
+        "--request",
+        &request,
+        "--proof",
+        &proof,
+        "--params",
+        &params,
+        "--allow-test-params",
+    ]);
+    let status = ask(tcp, &["status"]);
+    assert!(status.contains(" 1 proofs made, 0 failed"), "{status}");
+    assert!(status.contains("key wpost-2k"), "{status}");
+    assert_eq!(ask(tcp, &["cancel", job]), "was running: false\n");
+    assert!(ask(tcp, &["evict", "wpost-2k"]).starts_with("freed "));
+    assert_eq!(ask(unix, &["evict", "wpost-2k"]), "was not loaded\n");
+
+    let (code, errors) = fails(&["await", "nothing"]);
+    assert_eq!(code, 3, "{errors}");
+    let (code, errors) = fails(&["preload", "porep-64g"]);
+    assert_eq!(code, 4, "{errors}");
+    // Its place is taken while it lives.
+    let (code, errors) = cuzk_fails(&["serve", "--listen", "", "--socket", &socket]);
+    assert_eq!(code, 2, "{errors}");
+    assert!(errors.contains("another process listens on it"), "{errors}");
+
+    served.terminate();
+    let ended = served.process.wait().expect("our child");
+    assert_eq!(ended.code(), Some(0));
+    assert!(!Path::new(&socket).exists());
+    let (code, errors) = fails(&["status"]);
+    assert_eq!(code, 1);
+    assert!(errors.contains("no server answers"), "{errors}");
+}
