@@ -65,6 +65,7 @@ fn of_bytes(message_bytes: usize) -> Request {
     // the length of the proof 1 and 3 to 5.
     let mut request = real("winning");
     request.request_id = String::new();
+    // The number of WinningPoSt at 2 KiB, and absent on the wire.
     request.registered_proof = 0;
     request.miner_id = 0;
     request.sector_number = 0;
@@ -98,7 +99,6 @@ async fn large_messages_pass_on_both_transports() {
     async fn refused_by_content(mut client: Client) {
         let (code, message) = refusal(within(client.submit(of_bytes(LARGE))).await);
         assert_eq!(code, Code::InvalidArgument, "{message}");
-        assert!(message.starts_with("registered_proof: "), "{message}");
     }
     let server = Server::start(|_| ()).await;
     refused_by_content(server.client().await).await;

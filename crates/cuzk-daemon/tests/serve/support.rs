@@ -78,11 +78,13 @@ impl Server {
             .expect("it listens")
     }
 
-    /// Takes all memory: until it is given back, jobs begin and come no further.
+    /// Takes all memory, also what is idle: until it is given back, jobs begin and
+    /// come no further.
     pub(crate) fn take_memory(&self) -> Reservation {
-        let free = self.engine.budget().usage().free_bytes();
-        let taken = self.engine.budget().try_reserve(Consumer("test"), free);
-        taken.expect("what is free can be taken")
+        let usage = self.engine.budget().usage();
+        let bytes = usage.free_bytes() + usage.idle_bytes;
+        let taken = self.engine.budget().try_reserve(Consumer("test"), bytes);
+        taken.expect("what nobody uses can be taken")
     }
 
     /// Waits until this many WindowPoSt jobs wait and run.
