@@ -22,12 +22,12 @@ pub struct Listeners {
 /// A unix socket that is removed when it is dropped.
 pub(super) struct Socket {
     pub(super) listener: UnixListener,
-    _file: SocketFile,
+    file: SocketFile,
 }
 
 impl Socket {
     pub(super) fn split(self) -> (UnixListener, SocketFile) {
-        (self.listener, self._file)
+        (self.listener, self.file)
     }
 }
 
@@ -145,7 +145,7 @@ fn bind_within(directory: &Path, path: &Path, mode: u32) -> std::io::Result<Sock
     let path = path.to_owned();
     Ok(Socket {
         listener,
-        _file: SocketFile { path, inode },
+        file: SocketFile { path, inode },
     })
 }
 

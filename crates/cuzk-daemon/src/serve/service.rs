@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cuzk_core::{Blinding, Engine, JobOptions, Workload};
+use cuzk_core::{Blinding, Engine, JobOptions, ProveError, Workload};
 use cuzk_filecoin::{FilecoinWorkload, Priority, Request as ProofRequest};
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
@@ -158,6 +158,7 @@ impl State {
                 let total = ended.saturating_duration_since(mine.accepted);
                 match &result {
                     Ok(_) => tracing::info!(job = mine.id, label, ?total, "proof made"),
+                    Err(ProveError::Cancelled) => tracing::info!(job = mine.id, label, "given up"),
                     Err(error) => tracing::warn!(job = mine.id, label, %error, "no proof"),
                 }
                 let answer = answer::answer(&mine, handle.timeline(), result, total);

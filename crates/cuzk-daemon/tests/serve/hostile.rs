@@ -144,7 +144,12 @@ async fn wrong_requests_are_refused_with_the_field() {
         }
     }
     println!("{refused} refused, {taken} taken, {no_key} without a key");
-    assert!(refused > 250, "{refused} of {}", refused + taken + no_key);
+    // Flipped bits in what has no key are told as a missing key, before the proofs are
+    // hashed; everything else is refused by its field.
+    assert!(
+        refused >= 200 && taken < 20,
+        "{refused} refused, {taken} taken"
+    );
     drop(memory);
     assert_proof(&within(client.prove(window(1))).await.expect("taken"));
     assert_eq!(server.engine.jobs(), 0);
