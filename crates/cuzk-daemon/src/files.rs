@@ -42,16 +42,23 @@ pub(crate) fn write_new(
             file.sync_all()
                 .map_err(|error| at(Exit::Failure, temporary, error))
         })
-        .and_then(|()| {
-            // A link does not replace what came to be there in the meantime.
-            fs::hard_link(temporary, path).map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => exists(path),
-                _ => at(Exit::Failure, path, error),
-            })
-        });
+        .and_then(|()| publish(temporary, path));
     // Either the file has its own name now, or it is not wanted.
     let _ = fs::remove_file(temporary);
     written
+}
+
+/// Gives a file its name. A link does not replace what came to be there in the
+/// meantime; a file system without links leaves a moment in which a rename would.
+fn publish(temporary: &Path, path: &Path) -> Result<(), Failure> {
+    match fs::hard_link(temporary, path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(exists(path)),
+        Err(_) => {
+            check_new(path)?;
+            fs::rename(temporary, path).map_err(|error| at(Exit::Failure, path, error))
+        }
+    }
 }
 
 /// Writes bytes to a new file.
