@@ -3,7 +3,7 @@
 use cuzk_filecoin::Request;
 use proptest::prelude::*;
 
-use crate::support::{POREP, SNAP, WINDOW, WINNING, fate, request};
+use crate::support::{POREP, SNAP, WINDOW, WINNING, bare_c1, fate, request};
 
 /// A request where `change` was applied to the last of its vanilla proofs.
 fn changed_last(file: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Option<String> {
@@ -54,7 +54,7 @@ proptest! {
     /// so it is enough that there is an answer.
     #[test]
     fn flipped_c1_never_panics(at in any::<prop::sample::Index>(), bit in 0..8_u8) {
-        let mut request = Request::from_c1(&c1(), 1000, 11).expect("the output is real");
+        let mut request = Request::from_c1(&bare_c1(), 1000, 11).expect("the output is real");
         flip(&mut request.vanilla_proof, at, bit);
         fate(&request);
     }
@@ -67,13 +67,4 @@ proptest! {
             fate(&request);
         }
     }
-}
-
-fn c1() -> Vec<u8> {
-    use base64::Engine as _;
-    let wrapper: serde_json::Value =
-        serde_json::from_slice(&request(POREP).vanilla_proof).expect("the wrapper is JSON");
-    base64::engine::general_purpose::STANDARD
-        .decode(wrapper["Phase1Out"].as_str().expect("it is text"))
-        .expect("it is base64")
 }
