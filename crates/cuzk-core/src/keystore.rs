@@ -83,7 +83,7 @@ impl KeyStore {
                 key
             }
         };
-        if slot.resident.is_none() && self.tier != KeyTier::Mapped {
+        if slot.resident.is_none() && self.tier != KeyTier::File {
             match self.budget.try_reserve(KEYS, key.resident_bytes()) {
                 Ok(reservation) => {
                     key.load_resident()?;

@@ -91,7 +91,7 @@ fn every_way_of_proving_gives_bellpersons_bytes() {
     let job = SquaresJob::new(rounds, 5, parts);
     for c_from_ab in [true, false] {
         for sizing in [Sizing::Growing, Sizing::Exact] {
-            for key_tier in [KeyTier::Mapped, KeyTier::Resident] {
+            for key_tier in [KeyTier::File, KeyTier::Resident] {
                 house.config.tuning.c_from_ab = c_from_ab;
                 house.config.tuning.sizing = sizing;
                 house.config.tuning.key_tier = key_tier;
