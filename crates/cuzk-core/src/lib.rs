@@ -51,6 +51,7 @@ mod error;
 pub mod keygen;
 pub mod keys;
 mod keystore;
+mod lock;
 mod metrics;
 pub mod schedule;
 mod shapes;
