@@ -411,7 +411,9 @@ impl Dispatcher {
         let _ = entry.reply.send(Err(error));
     }
 
-    /// Runs a stage on a thread of its own; the scheduler bounds how many there are.
+    /// Runs a stage on a thread of its own. The scheduler bounds how many reserve,
+    /// synthesise and prove; checks come no faster than proofs, and a job as a whole
+    /// has one stage at a time.
     fn spawn<T: Send + 'static>(
         &self,
         stage: &'static str,
