@@ -1,16 +1,18 @@
 //! Keys, loaded once and shared by all jobs of a circuit.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use cuzk_budget::{Budget, Consumer, Reclaim, Reservation};
-use cuzk_gpu::{Key, KeyChecks};
+use cuzk_gpu::{Key, KeyChecks, KeyError};
 
 use crate::config::{Config, KeyTier, PointCheck};
 use crate::error::ProveError;
 use crate::keygen::{Sidecar, sidecar_path};
 use crate::keys::points_of;
+use crate::lock::lock;
 use crate::{CircuitId, CircuitSpec};
 
 /// On whom the decoded points of keys are booked.
@@ -33,6 +35,22 @@ pub struct KeyStore {
 struct Slot {
     key: Option<Arc<Key>>,
     resident: Option<Reservation>,
+}
+
+impl Slot {
+    /// Whether there is a key and no job uses it. Whoever asks holds the slot, and
+    /// handles are cloned only from it or from a job's, so it stays unused.
+    fn is_idle(&self) -> bool {
+        self.key
+            .as_ref()
+            .is_some_and(|key| Arc::strong_count(key) == 1)
+    }
+
+    /// Bytes of the decoded points, if they are in memory and no job uses them.
+    fn idle_bytes(&self) -> Option<u64> {
+        let resident = self.resident.as_ref().filter(|_| self.is_idle())?;
+        Some(resident.bytes())
+    }
 }
 
 impl KeyStore {
@@ -61,8 +79,8 @@ impl KeyStore {
     /// Whether a key may be used, as far as that can be told without opening it.
     ///
     /// # Errors
-    /// [`ProveError::MissingKey`], [`ProveError::TestKey`] and
-    /// [`ProveError::Sidecar`].
+    /// [`ProveError::MissingKey`], [`ProveError::TestKey`], [`ProveError::Sidecar`], and
+    /// [`ProveError::Key`] if its directory cannot be searched.
     pub fn check_present(&self, circuit: &dyn CircuitSpec) -> Result<(), ProveError> {
         self.admit(circuit).map(drop)
     }
@@ -70,11 +88,13 @@ impl KeyStore {
     /// The key of a circuit, loaded and checked if it is not there yet.
     ///
     /// # Errors
-    /// [`ProveError::MissingKey`], [`ProveError::TestKey`], [`ProveError::Key`], and
-    /// [`ProveError::Memory`] if it must be resident and there is no room.
+    /// As [`check_present`](Self::check_present), [`ProveError::Key`] if the file is no
+    /// key, and [`ProveError::Memory`] if it must be resident and there is no room.
     pub fn load(&self, circuit: &dyn CircuitSpec) -> Result<Arc<Key>, ProveError> {
-        let slot = Arc::clone(self.slots().entry(circuit.id()).or_default());
-        let mut slot = slot.lock().expect("loading does not panic");
+        // Asked before the table is locked: this is the workload's code.
+        let id = circuit.id();
+        let slot = Arc::clone(self.slots().entry(id).or_default());
+        let mut slot = lock(&slot);
         let key = match &slot.key {
             Some(key) => Arc::clone(key),
             None => {
@@ -83,7 +103,7 @@ impl KeyStore {
                 key
             }
         };
-        if slot.resident.is_none() && self.tier != KeyTier::Mapped {
+        if slot.resident.is_none() && self.tier != KeyTier::File {
             match self.budget.try_reserve(KEYS, key.resident_bytes()) {
                 Ok(reservation) => {
                     key.load_resident()?;
@@ -101,16 +121,14 @@ impl KeyStore {
         Ok(key)
     }
 
-    /// Drops a key that no job uses; whether there was one.
+    /// Closes a key that no job uses, and frees its points; whether there was one.
+    /// Waits while the key is being loaded.
     pub fn evict(&self, circuit: &CircuitId) -> bool {
         let Some(slot) = self.slots().get(circuit).map(Arc::clone) else {
             return false;
         };
-        let mut slot = slot.lock().expect("loading does not panic");
-        let idle = slot
-            .key
-            .as_ref()
-            .is_some_and(|key| Arc::strong_count(key) == 1);
+        let mut slot = lock(&slot);
+        let idle = slot.is_idle();
         if idle {
             *slot = Slot::default();
         }
@@ -118,21 +136,21 @@ impl KeyStore {
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<CircuitId, Arc<Mutex<Slot>>>> {
-        self.keys
-            .lock()
-            .expect("no code panics while it holds the key table")
+        lock(&self.keys)
     }
 
     /// The path of a key that may be used, and its sidecar if it was generated.
     fn admit(&self, circuit: &dyn CircuitSpec) -> Result<(PathBuf, Option<Sidecar>), ProveError> {
         let path = self.path(circuit);
-        if !path.exists() {
-            return Err(ProveError::MissingKey {
-                circuit: circuit.id(),
-                path,
-            });
+        match path.try_exists() {
+            Ok(true) => {}
+            Ok(false) => {
+                let circuit = circuit.id();
+                return Err(ProveError::MissingKey { circuit, path });
+            }
+            Err(source) => return Err(KeyError::Io { path, source }.into()),
         }
-        let test = self.sidecar(&path)?;
+        let test = sidecar(&path)?;
         if let Some(sidecar) = &test
             && !self.allow_test
         {
@@ -154,24 +172,18 @@ impl KeyStore {
         Ok(Key::open(&path, &KeyChecks { points, digest })?)
     }
 
-    fn sidecar(&self, params: &std::path::Path) -> Result<Option<Sidecar>, ProveError> {
-        let path = sidecar_path(params);
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => {
-                return Err(ProveError::Sidecar {
-                    path,
-                    reason: error.to_string(),
-                });
-            }
-        };
-        serde_json::from_str(&text)
-            .map(Some)
-            .map_err(|error| ProveError::Sidecar {
-                path,
-                reason: error.to_string(),
+    /// Resident keys that no job uses, the largest first.
+    fn idle(&self) -> Vec<(u64, Arc<Mutex<Slot>>)> {
+        let slots: Vec<_> = self.slots().values().map(Arc::clone).collect();
+        let mut idle: Vec<_> = slots
+            .into_iter()
+            .filter_map(|slot| {
+                let bytes = try_lock(&slot)?.idle_bytes()?;
+                Some((bytes, slot))
             })
+            .collect();
+        idle.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        idle
     }
 }
 
@@ -187,39 +199,41 @@ impl Reclaim for KeyStore {
                 break;
             }
             // A slot that somebody took since is in use again.
-            let Ok(mut slot) = slot.try_lock() else {
+            let Some(mut slot) = try_lock(&slot) else {
                 continue;
             };
-            if let (Some(key), Some(reservation)) = (&slot.key, &slot.resident)
-                && Arc::strong_count(key) == 1
-            {
-                freed += reservation.bytes();
+            if let (Some(bytes), Some(key)) = (slot.idle_bytes(), &slot.key) {
                 key.drop_resident();
                 slot.resident = None;
+                freed += bytes;
             }
         }
         freed
     }
 }
 
-impl KeyStore {
-    /// Resident keys that no job uses, the largest first.
-    fn idle(&self) -> Vec<(u64, Arc<Mutex<Slot>>)> {
-        let slots: Vec<_> = self.slots().values().map(Arc::clone).collect();
-        let mut idle: Vec<_> = slots
-            .into_iter()
-            .filter_map(|slot| {
-                let bytes = {
-                    let held = slot.try_lock().ok()?;
-                    let key = held.key.as_ref()?;
-                    (Arc::strong_count(key) == 1)
-                        .then(|| held.resident.as_ref())??
-                        .bytes()
-                };
-                Some((bytes, slot))
-            })
-            .collect();
-        idle.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-        idle
+/// The slot, unless somebody works on it.
+fn try_lock(slot: &Mutex<Slot>) -> Option<MutexGuard<'_, Slot>> {
+    match slot.try_lock() {
+        Ok(slot) => Some(slot),
+        Err(TryLockError::Poisoned(slot)) => Some(slot.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
+}
+
+/// The sidecar of a key file, if it has one.
+fn sidecar(params: &Path) -> Result<Option<Sidecar>, ProveError> {
+    let path = sidecar_path(params);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            let reason = error.to_string();
+            return Err(ProveError::Sidecar { path, reason });
+        }
+    };
+    serde_json::from_str(&text).map(Some).map_err(|error| {
+        let reason = error.to_string();
+        ProveError::Sidecar { path, reason }
+    })
 }

@@ -57,7 +57,8 @@ pub trait CircuitSpec: Send + Sync {
 
 /// One circuit instance of a job.
 pub trait Part: Send + Sync {
-    /// Ranges that synthesise alone, each into its own part of the columns.
+    /// Number of ranges that may be synthesised apart; one after the other they are
+    /// the whole circuit. At least one.
     fn segments(&self) -> usize {
         1
     }
@@ -77,7 +78,7 @@ pub trait Workload: Send + Sync {
     /// The circuit that all parts share.
     fn circuit(&self) -> Arc<dyn CircuitSpec>;
 
-    /// Number of parts, at least one.
+    /// Number of parts. A job without any is refused.
     fn part_count(&self) -> usize;
 
     /// Part `index`, below [`part_count`](Self::part_count). May be called again,

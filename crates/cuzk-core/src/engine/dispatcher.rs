@@ -12,10 +12,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 
+use cuzk_gpu::Key;
+
 use super::job::{PartReport, Place, ProofReply};
 use crate::error::{Failure, ProveError};
 use crate::schedule::{Action, Event, JobId, Limits, PartId, Scheduler};
-use crate::stage::{self, Job, LoadedKey, Proved, Reserved, Shared, Synthesised, Verified};
+use crate::stage::{self, Job, Proved, Reserved, Shared, Synthesised, Verified};
 
 /// What the dispatcher hears.
 pub(super) enum Message {
@@ -31,9 +33,9 @@ pub(super) enum Message {
         place: Place,
     },
     /// A key was loaded, or not.
-    Key(JobId, Result<LoadedKey, Failure>),
+    Key(JobId, Result<Arc<Key>, Failure>),
     /// A stage of a part has ended.
-    Part(PartId, Result<PartData, Failure>),
+    Part(PartId, Box<Result<PartData, Failure>>),
     /// A job's proof is encoded, or not.
     Encoded(JobId, Result<Vec<u8>, Failure>),
     /// A caller gave a job up.
@@ -42,27 +44,44 @@ pub(super) enum Message {
     Stop,
 }
 
-/// What a part has, between two stages.
+/// What a stage leaves of a part for the next one.
 pub(super) enum PartData {
-    /// Nothing yet, or it is with a stage.
-    Empty,
     Reserved(Reserved),
     Synthesised(Synthesised),
     Proved(Proved),
     Verified(Verified),
 }
 
+/// A part of a job in the table.
+#[derive(Default)]
+struct PartEntry {
+    /// `None` before its first stage has ended, and while a stage has it.
+    data: Option<PartData>,
+    /// Times it was started.
+    attempts: usize,
+    /// Why its last attempt failed, until the next begins.
+    error: Option<ProveError>,
+}
+
 struct Entry {
     job: Arc<Job>,
-    key: Option<LoadedKey>,
-    parts: Vec<PartData>,
-    retries: Vec<usize>,
-    /// Why the job ends, once it does.
+    key: Option<Arc<Key>>,
+    parts: Vec<PartEntry>,
+    /// Why the job ends, once it does for a reason that no retry changes: the first.
     error: Option<ProveError>,
     proof: Option<Vec<u8>>,
     reply: Sender<Result<ProofReply, ProveError>>,
     queued: Instant,
-    _place: Place,
+    place: Place,
+}
+
+impl Entry {
+    /// The job ends with `error`, if it does not end already, and no part of it waits
+    /// for memory any longer.
+    fn end(&mut self, error: ProveError) {
+        self.error.get_or_insert(error);
+        self.job.cancel.cancel();
+    }
 }
 
 pub(super) struct Dispatcher {
@@ -126,7 +145,7 @@ impl Dispatcher {
                 entry.proof = Some(proof);
                 Event::Completed(id)
             }),
-            Message::Part(part, result) => self.of_part(part, result),
+            Message::Part(part, result) => self.of_part(part, *result),
             Message::Cancel(id) => self.cancel(id),
             Message::Stop => {
                 self.stopping = true;
@@ -148,18 +167,17 @@ impl Dispatcher {
             let _ = reply.send(Err(ProveError::Stopped));
             return Vec::new();
         }
-        let parts = job.workload.part_count();
+        let parts = job.part_count;
         let priority = job.priority;
         let entry = Entry {
             job,
             key: None,
-            parts: (0..parts).map(|_| PartData::Empty).collect(),
-            retries: vec![0; parts],
+            parts: (0..parts).map(|_| PartEntry::default()).collect(),
             error: None,
             proof: None,
             reply,
             queued: Instant::now(),
-            _place: place,
+            place,
         };
         self.jobs.insert(id, entry);
         vec![Event::Submit {
@@ -181,7 +199,7 @@ impl Dispatcher {
         vec![match result {
             Ok(value) => keep(entry, value),
             Err(failure) => {
-                entry.error.get_or_insert(failure.error);
+                entry.end(failure.error);
                 Event::JobFailed(id)
             }
         }]
@@ -194,20 +212,22 @@ impl Dispatcher {
         vec![match result {
             Ok(data) => {
                 let event = match &data {
-                    PartData::Reserved(_) | PartData::Empty => Event::Reserved(part),
+                    PartData::Reserved(_) => Event::Reserved(part),
                     PartData::Synthesised(_) => Event::Synthesised(part),
                     PartData::Proved(_) => Event::Proved(part),
                     PartData::Verified(_) => Event::Verified(part),
                 };
-                entry.parts[part.index] = data;
+                entry.parts[part.index].data = Some(data);
                 event
             }
             Err(Failure { error, retry }) => {
                 if retry {
-                    let job = entry.job.workload.label();
+                    let job = &entry.job.label;
                     tracing::warn!(job, part = part.index, %error, "a part failed");
+                    entry.parts[part.index].error = Some(error);
+                } else {
+                    entry.end(error);
                 }
-                entry.error = Some(error);
                 Event::PartFailed { part, retry }
             }
         }]
@@ -217,8 +237,7 @@ impl Dispatcher {
         let Some(entry) = self.jobs.get_mut(&id) else {
             return Vec::new();
         };
-        entry.job.cancel.cancel();
-        entry.error.get_or_insert(ProveError::Cancelled);
+        entry.end(ProveError::Cancelled);
         vec![Event::Cancel(id)]
     }
 
@@ -228,7 +247,7 @@ impl Dispatcher {
             Action::Reserve(part) => self.reserve(part),
             Action::Synthesise(part) => {
                 self.start_part("synthesis", part, |shared, job, key, index, data| {
-                    let PartData::Reserved(reserved) = data else {
+                    let Some(PartData::Reserved(reserved)) = data else {
                         unreachable!("was reserved")
                     };
                     stage::synthesise(shared, job, &key, index, reserved).map(PartData::Synthesised)
@@ -236,7 +255,7 @@ impl Dispatcher {
             }
             Action::Prove(part) => {
                 self.start_part("prove", part, |shared, job, key, index, data| {
-                    let PartData::Synthesised(synthesised) = data else {
+                    let Some(PartData::Synthesised(synthesised)) = data else {
                         unreachable!("was filled")
                     };
                     stage::prove(shared, job, key, index, synthesised).map(PartData::Proved)
@@ -244,7 +263,7 @@ impl Dispatcher {
             }
             Action::Verify(part) => {
                 self.start_part("verify", part, |shared, job, key, index, data| {
-                    let PartData::Proved(proved) = data else {
+                    let Some(PartData::Proved(proved)) = data else {
                         unreachable!("was proved")
                     };
                     stage::verify(shared, job, &key, index, proved).map(PartData::Verified)
@@ -274,16 +293,14 @@ impl Dispatcher {
             .jobs
             .get_mut(&part.job)
             .expect("the scheduler knows only jobs of ours");
-        // A part that comes here again was tried before; nothing of that is left.
-        if !matches!(entry.parts[part.index], PartData::Empty) || entry.error.is_some() {
-            entry.retries[part.index] += 1;
-            entry.error = None;
+        let attempt = &mut entry.parts[part.index];
+        attempt.attempts += 1;
+        attempt.error = None;
+        if attempt.attempts > 1 {
             self.shared.metrics.parts_retried.add(1);
         } else {
-            entry
-                .job
-                .timeline
-                .add("queue", Some(part.index), entry.queued, Instant::now());
+            let timeline = &entry.job.timeline;
+            timeline.add("queue", Some(part.index), entry.queued, Instant::now());
         }
         self.start_part("reserve", part, |shared, job, key, index, _| {
             stage::reserve(shared, job, &key, index).map(PartData::Reserved)
@@ -294,7 +311,7 @@ impl Dispatcher {
         &mut self,
         stage: &'static str,
         part: PartId,
-        run: impl FnOnce(&Shared, &Job, LoadedKey, usize, PartData) -> Result<PartData, Failure>
+        run: impl FnOnce(&Shared, &Job, Arc<Key>, usize, Option<PartData>) -> Result<PartData, Failure>
         + Send
         + 'static,
     ) {
@@ -302,7 +319,7 @@ impl Dispatcher {
             .jobs
             .get_mut(&part.job)
             .expect("the scheduler knows only jobs of ours");
-        let data = std::mem::replace(&mut entry.parts[part.index], PartData::Empty);
+        let data = entry.parts[part.index].data.take();
         let key = Arc::clone(
             entry
                 .key
@@ -312,7 +329,7 @@ impl Dispatcher {
         let (shared, job) = (Arc::clone(&self.shared), Arc::clone(&entry.job));
         self.spawn(
             stage,
-            move |result| Message::Part(part, result),
+            move |result| Message::Part(part, Box::new(result)),
             move || {
                 if job.cancel.is_cancelled() {
                     return Err(Failure::fatal(ProveError::Cancelled));
@@ -334,8 +351,8 @@ impl Dispatcher {
         let proofs: Vec<_> = entry
             .parts
             .iter()
-            .map(|part| match part {
-                PartData::Verified(verified) => verified.proof.clone(),
+            .map(|part| match &part.data {
+                Some(PartData::Verified(verified)) => verified.proof.clone(),
                 _ => unreachable!("a job completes when all its parts are verified"),
             })
             .collect();
@@ -353,59 +370,50 @@ impl Dispatcher {
         let Some(entry) = self.jobs.remove(&id) else {
             return;
         };
-        let parts = entry
-            .parts
-            .iter()
-            .zip(&entry.retries)
-            .filter_map(|(part, &retries)| {
-                let PartData::Verified(verified) = part else {
-                    return None;
-                };
-                Some(PartReport {
-                    placement: verified.placement,
-                    retries,
-                })
-            });
+        let key = entry.key.as_ref().expect("its parts were proved with it");
+        let parts = entry.parts.iter().filter_map(|part| match &part.data {
+            Some(PartData::Verified(verified)) => Some(PartReport {
+                placement: verified.placement,
+                retries: part.attempts - 1,
+            }),
+            _ => None,
+        });
         let reply = ProofReply {
-            proof: entry.proof.expect("completed means encoded"),
             backend: self.shared.backend.name(),
-            tier: entry
-                .key
-                .as_ref()
-                .map_or_else(String::new, |key| key.tier().to_string()),
+            tier: key.tier().to_string(),
             parts: parts.collect(),
             timeline: entry.job.timeline.clone(),
+            proof: entry.proof.expect("completed means encoded"),
         };
         self.shared.metrics.jobs_completed.add(1);
+        // What the job held goes back before its caller hears of the end: its place,
+        // and the key, which then may be dropped.
+        drop((entry.parts, entry.key, entry.place));
         // A caller that dropped its handle does not want the proof.
         let _ = entry.reply.send(Ok(reply));
     }
 
     /// Answers a job that ends without a proof.
     fn abort(&mut self, id: JobId) {
-        let Some(entry) = self.jobs.remove(&id) else {
+        let Some(mut entry) = self.jobs.remove(&id) else {
             return;
         };
-        let cancelled = entry.job.cancel.is_cancelled();
-        let error = if cancelled {
-            ProveError::Cancelled
-        } else {
-            entry.error.unwrap_or(ProveError::Cancelled)
-        };
+        // Without an error of the job, a part has used up its attempts.
+        let of_part = entry.parts.iter_mut().find_map(|part| part.error.take());
+        let error = entry.error.or(of_part).unwrap_or(ProveError::Cancelled);
         let metrics = &self.shared.metrics;
-        if cancelled {
-            &metrics.jobs_cancelled
-        } else {
-            &metrics.jobs_failed
+        match error {
+            ProveError::Cancelled => metrics.jobs_cancelled.add(1),
+            _ => metrics.jobs_failed.add(1),
         }
-        .add(1);
         // What the job held goes back before its caller hears of the end.
-        drop(entry.parts);
-        drop(entry.key);
+        drop((entry.parts, entry.key, entry.place));
         let _ = entry.reply.send(Err(error));
     }
 
-    /// Runs a stage on a thread of its own; the scheduler bounds how many there are.
+    /// Runs a stage on a thread of its own. The scheduler bounds how many reserve,
+    /// synthesise and prove; checks come no faster than proofs, and a job as a whole
+    /// has one stage at a time.
     fn spawn<T: Send + 'static>(
         &self,
         stage: &'static str,

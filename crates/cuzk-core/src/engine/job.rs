@@ -66,7 +66,7 @@ pub struct ProofReply {
     pub proof: Vec<u8>,
     /// The backend that made it.
     pub backend: &'static str,
-    /// Where the points of the key were.
+    /// Where the points of the key were: `file` or `resident`.
     pub tier: String,
     /// How each part was made.
     pub parts: Vec<PartReport>,
@@ -111,22 +111,26 @@ impl JobHandle {
         &self.timeline
     }
 
-    /// Gives the job up. It ends when the stages that run now have ended.
+    /// Gives the job up. Its waits for memory end at once, it ends when the stages that
+    /// run now have ended. A job whose proof is being handed over is not stopped.
     pub fn cancel(&self) {
         self.cancel.cancel();
         // Fails only if the engine has stopped, and then the job has ended too.
         let _ = self.outbox.send(Message::Cancel(self.id));
     }
 
-    /// Waits for the job's end.
+    /// Waits for the job's end, which is told once.
     ///
     /// # Errors
-    /// Why there is no proof.
+    /// Why there is no proof; [`ProveError::Stopped`] if the end was told already.
     pub fn wait(&self) -> Result<ProofReply, ProveError> {
         self.result.recv().unwrap_or(Err(ProveError::Stopped))
     }
 
     /// Waits for the job's end, `wait_max` at the longest; `None` if that passed.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
     pub fn wait_for(&self, wait_max: Duration) -> Option<Result<ProofReply, ProveError>> {
         match self.result.recv_timeout(wait_max) {
             Ok(result) => Some(result),

@@ -2,7 +2,7 @@
 //!
 //! [`Scheduler::step`] takes what happened and answers what to start. Production
 //! runs the answers on threads, the tests run them in simulated time; both run
-//! this code. Everything it decides is in [`Scheduler::dispatch`]:
+//! this code. It decides by these rules:
 //!
 //! - jobs are served by priority, then by arrival, and the parts of a job in order;
 //! - a part counts against a limit only for parts of its own or a lower priority,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
 use cuzk_budget::{CancelToken, Reservation};
-use cuzk_gpu::{Backend, CircuitShape, Columns, Key};
+use cuzk_gpu::{Backend, CircuitShape, Columns};
 use cuzk_pinned::PinnedPool;
 
 pub(crate) use complete::complete;
@@ -43,6 +43,9 @@ pub(crate) struct Shared {
 /// A job as its stages see it.
 pub(crate) struct Job {
     pub(crate) workload: Arc<dyn Workload>,
+    /// For log lines.
+    pub(crate) label: String,
+    pub(crate) part_count: usize,
     pub(crate) circuit: Arc<dyn CircuitSpec>,
     pub(crate) priority: Priority,
     pub(crate) blinding: Blinding,
@@ -57,7 +60,8 @@ pub(crate) struct Reserved {
     pub(crate) work: Reservation,
 }
 
-/// A part whose columns are filled.
+/// A part whose columns are filled. At 2^27 constraints each column is 4 GiB; what is
+/// beside them is small.
 pub(crate) struct Synthesised {
     pub(crate) columns: Columns,
     pub(crate) work: Reservation,
@@ -88,6 +92,3 @@ pub(crate) struct Verified {
     pub(crate) proof: Proof<Bls12>,
     pub(crate) placement: Placement,
 }
-
-/// A key with the circuit it was loaded for.
-pub(crate) type LoadedKey = Arc<Key>;

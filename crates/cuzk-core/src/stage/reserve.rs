@@ -21,11 +21,18 @@ pub(crate) fn reserve(
     part: usize,
 ) -> Result<Reserved, Failure> {
     let sizes = match shared.shapes.sizes(&job.circuit.id()) {
-        Some(hint) if key.check_sizes(&to_circuit_sizes(&hint)).is_ok() => hint,
+        Some(hint) if fits(key, &hint) => hint,
         Some(_) => recount(job, key, part)?,
         None => sizes_from_key(key),
     };
     reserve_for(shared, job, key, part, &sizes)
+}
+
+/// Whether a hint agrees with the key. It comes from a file, so that its numbers may
+/// be anything: the constraints are compared before a domain is made of them.
+fn fits(key: &Key, hint: &Sizes) -> bool {
+    hint.constraints <= sizes_from_key(key).constraints
+        && key.check_sizes(&to_circuit_sizes(hint)).is_ok()
 }
 
 /// Key and hint disagree, and neither is believed: the circuit is counted. A key of
@@ -61,6 +68,7 @@ pub(super) fn reserve_for(
     let lens: Vec<usize> = layout
         .lens()
         .into_iter()
+        // What overflows is more than any budget has, and refused as such.
         .map(|len| Column::bytes(len).unwrap_or(usize::MAX))
         .collect();
     let request = AcquireRequest {

@@ -3,6 +3,7 @@
 use cuzk_gpu::{Key, verify as verify_proof};
 use cuzk_synth::{Explained, explain};
 
+use super::synthesise::synthesise_all;
 use super::{Job, Proved, Shared, Verified};
 use crate::error::{Failure, ProveError};
 
@@ -21,6 +22,7 @@ pub(crate) fn verify(
         inputs,
         placement,
     } = proved;
+    // The first input is the constant one, which verifiers do not pass.
     if verify_proof(key.prepared_vk(), &proof, &inputs[1..]) {
         return Ok(Verified { proof, placement });
     }
@@ -29,13 +31,13 @@ pub(crate) fn verify(
     let explained = job
         .timeline
         .time("explain", Some(part), || {
-            explain(|pass| circuit.synthesize(0, pass))
+            explain(|pass| synthesise_all(circuit.as_ref(), pass))
         })
         .map_err(|source| Failure::fatal(ProveError::Synthesis { part, source }))?;
     Err(match explained {
         Explained::Unsatisfied(failed) => Failure::fatal(ProveError::Unsatisfied { part, failed }),
         Explained::Satisfied { .. } => {
-            tracing::error!(job = job.workload.label(), part, "a proof does not verify");
+            tracing::error!(job = job.label, part, "a proof does not verify");
             Failure::ours(ProveError::InvalidProof { part })
         }
     })
