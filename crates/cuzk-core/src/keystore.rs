@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use cuzk_budget::{Budget, Consumer, Reclaim, Reservation};
 use cuzk_gpu::{Key, KeyChecks, KeyError};
 
-use crate::config::{Config, KeyTier, PointCheck};
+use crate::config::{Config, PointCheck};
 use crate::error::ProveError;
 use crate::keygen::{Sidecar, sidecar_path};
 use crate::keys::points_of;
@@ -24,7 +24,6 @@ pub struct KeyStore {
     check: PointCheck,
     digest: bool,
     allow_test: bool,
-    tier: KeyTier,
     budget: Budget,
     keys: Mutex<HashMap<CircuitId, Arc<Mutex<Slot>>>>,
 }
@@ -35,6 +34,8 @@ pub struct KeyStore {
 struct Slot {
     key: Option<Arc<Key>>,
     resident: Option<Reservation>,
+    /// One handle here and one with each part that uses the resident points.
+    uses: Arc<()>,
 }
 
 impl Slot {
@@ -46,10 +47,33 @@ impl Slot {
             .is_some_and(|key| Arc::strong_count(key) == 1)
     }
 
-    /// Bytes of the decoded points, if they are in memory and no job uses them.
+    /// Bytes of the decoded points, if they are in memory and no part uses them. A job
+    /// whose parts wait for memory does not: it would wait for what it holds itself.
     fn idle_bytes(&self) -> Option<u64> {
-        let resident = self.resident.as_ref().filter(|_| self.is_idle())?;
+        let unused = Arc::strong_count(&self.uses) == 1;
+        let resident = self.resident.as_ref().filter(|_| unused)?;
         Some(resident.bytes())
+    }
+
+    fn lease(&self, budget: &Budget) -> KeyLease {
+        KeyLease {
+            uses: Some(Arc::clone(&self.uses)),
+            budget: budget.clone(),
+        }
+    }
+}
+
+/// A part's use of a key's resident points: they stay until it is dropped.
+pub(crate) struct KeyLease {
+    uses: Option<Arc<()>>,
+    budget: Budget,
+}
+
+impl Drop for KeyLease {
+    fn drop(&mut self) {
+        drop(self.uses.take());
+        // Who waits for memory may have seen the points in use.
+        self.budget.idle_grew();
     }
 }
 
@@ -62,7 +86,6 @@ impl KeyStore {
             check: config.params_check,
             digest: config.params_digest,
             allow_test: config.allow_test_params,
-            tier: config.tuning.key_tier,
             budget: budget.clone(),
             keys: Mutex::default(),
         });
@@ -88,8 +111,8 @@ impl KeyStore {
     /// The key of a circuit, loaded and checked if it is not there yet.
     ///
     /// # Errors
-    /// As [`check_present`](Self::check_present), [`ProveError::Key`] if the file is no
-    /// key, and [`ProveError::Memory`] if it must be resident and there is no room.
+    /// As [`check_present`](Self::check_present), and [`ProveError::Key`] if the file is
+    /// no key.
     pub fn load(&self, circuit: &dyn CircuitSpec) -> Result<Arc<Key>, ProveError> {
         // Asked before the table is locked: this is the workload's code.
         let id = circuit.id();
@@ -103,22 +126,35 @@ impl KeyStore {
                 key
             }
         };
-        if slot.resident.is_none() && self.tier != KeyTier::File {
-            match self.budget.try_reserve(KEYS, key.resident_bytes()) {
-                Ok(reservation) => {
-                    key.load_resident()?;
-                    slot.resident = Some(reservation);
-                }
-                Err(_) if self.tier == KeyTier::Auto => {}
-                Err(source) => {
-                    return Err(ProveError::Memory {
-                        what: "the key",
-                        source,
-                    });
-                }
-            }
-        }
         Ok(key)
+    }
+
+    /// The resident points of a key, if they are in memory.
+    pub(crate) fn lease(&self, circuit: &CircuitId) -> Option<KeyLease> {
+        let slot = Arc::clone(self.slots().get(circuit)?);
+        let slot = lock(&slot);
+        slot.resident.as_ref().map(|_| slot.lease(&self.budget))
+    }
+
+    /// Decodes the points of a loaded key into memory that is reserved already. If
+    /// somebody else did so in the meantime, the reservation is given back.
+    ///
+    /// # Errors
+    /// [`ProveError::Key`] if a point cannot be read.
+    pub(crate) fn make_resident(
+        &self,
+        circuit: &CircuitId,
+        key: &Key,
+        mut reservation: Reservation,
+    ) -> Result<KeyLease, ProveError> {
+        let slot = Arc::clone(self.slots().entry(circuit.clone()).or_default());
+        let mut slot = lock(&slot);
+        if slot.resident.is_none() {
+            key.load_resident()?;
+            reservation.reassign(KEYS);
+            slot.resident = Some(reservation);
+        }
+        Ok(slot.lease(&self.budget))
     }
 
     /// Closes a key that no job uses, and frees its points; whether there was one.
@@ -172,7 +208,7 @@ impl KeyStore {
         Ok(Key::open(&path, &KeyChecks { points, digest })?)
     }
 
-    /// Resident keys that no job uses, the largest first.
+    /// Resident keys whose points no part uses, the largest first.
     fn idle(&self) -> Vec<(u64, Arc<Mutex<Slot>>)> {
         let slots: Vec<_> = self.slots().values().map(Arc::clone).collect();
         let mut idle: Vec<_> = slots

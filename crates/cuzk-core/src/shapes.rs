@@ -76,7 +76,13 @@ impl Shapes {
             sizes: assigned.sizes,
             densities: digest,
         };
-        if let Err(error) = known.hints.learn(circuit.as_str(), hint) {
+        if !known.hints.keep(circuit.as_str(), hint) {
+            return Ok(shape);
+        }
+        // Nobody who asks for sizes waits for a file to be written.
+        let hints = known.hints.clone();
+        drop(known);
+        if let Err(error) = hints.save() {
             // Hints save memory traffic, they are not needed: the proof goes on.
             tracing::warn!(%circuit, %error, "the capacity hint was not saved");
         }

@@ -88,16 +88,18 @@ impl HintStore {
         self.hints.get(shape)
     }
 
-    /// Keeps a hint, and writes the file if it changed: under a temporary name
-    /// first, so that a reader never sees half of it.
+    /// Keeps a hint in memory; whether that changed anything.
+    pub fn keep(&mut self, shape: &str, hint: Hint) -> bool {
+        let before = self.hints.insert(shape.to_owned(), hint);
+        before.as_ref() != self.hints.get(shape)
+    }
+
+    /// Writes the file, if the store has one: under a temporary name first, so that a
+    /// reader never sees half of it.
     ///
     /// # Errors
-    /// If the file cannot be written; the hint is kept in memory all the same.
-    pub fn learn(&mut self, shape: &str, hint: Hint) -> Result<(), HintError> {
-        if self.hints.get(shape) == Some(&hint) {
-            return Ok(());
-        }
-        self.hints.insert(shape.to_owned(), hint);
+    /// If the file cannot be written.
+    pub fn save(&self) -> Result<(), HintError> {
         match self.path.clone() {
             None => Ok(()),
             Some(path) => self

@@ -12,12 +12,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 
-use cuzk_gpu::Key;
+use cuzk_gpu::{Key, KeyTier};
+use cuzk_synth::Sizes;
 
+use super::RETRIES_MAX;
 use super::job::{PartReport, Place, ProofReply};
 use crate::error::{Failure, ProveError};
 use crate::schedule::{Action, Event, JobId, Limits, PartId, Scheduler};
-use crate::stage::{self, Job, Proved, Reserved, Shared, Synthesised, Verified};
+use crate::stage::{self, Filled, Job, Proved, Reserved, Shared, Synthesised, Verdict, Verified};
 
 /// What the dispatcher hears.
 pub(super) enum Message {
@@ -47,8 +49,12 @@ pub(super) enum Message {
 /// What a stage leaves of a part for the next one.
 pub(super) enum PartData {
     Reserved(Reserved),
+    /// Its circuit is larger than its columns were: the true sizes.
+    Outgrown(Sizes),
     Synthesised(Synthesised),
     Proved(Proved),
+    /// Its proof does not verify.
+    Rejected,
     Verified(Verified),
 }
 
@@ -213,15 +219,19 @@ impl Dispatcher {
             Ok(data) => {
                 let event = match &data {
                     PartData::Reserved(_) => Event::Reserved(part),
+                    PartData::Outgrown(_) => Event::Outgrown(part),
                     PartData::Synthesised(_) => Event::Synthesised(part),
                     PartData::Proved(_) => Event::Proved(part),
+                    PartData::Rejected => Event::Rejected(part),
                     PartData::Verified(_) => Event::Verified(part),
                 };
                 entry.parts[part.index].data = Some(data);
                 event
             }
             Err(Failure { error, retry }) => {
-                if retry {
+                // A part that has used up its attempts ends the job: nothing else of it
+                // is to wait for memory any longer.
+                if retry && entry.parts[part.index].attempts <= RETRIES_MAX {
                     let job = &entry.job.label;
                     tracing::warn!(job, part = part.index, %error, "a part failed");
                     entry.parts[part.index].error = Some(error);
@@ -237,6 +247,10 @@ impl Dispatcher {
         let Some(entry) = self.jobs.get_mut(&id) else {
             return Vec::new();
         };
+        // A proof that is being handed over is checked and told as what it is.
+        if !self.scheduler.can_cancel(id) {
+            return Vec::new();
+        }
         entry.end(ProveError::Cancelled);
         vec![Event::Cancel(id)]
     }
@@ -250,7 +264,12 @@ impl Dispatcher {
                     let Some(PartData::Reserved(reserved)) = data else {
                         unreachable!("was reserved")
                     };
-                    stage::synthesise(shared, job, &key, index, reserved).map(PartData::Synthesised)
+                    Ok(
+                        match stage::synthesise(shared, job, &key, index, reserved)? {
+                            Filled::Whole(part) => PartData::Synthesised(part),
+                            Filled::Outgrown(sizes) => PartData::Outgrown(sizes),
+                        },
+                    )
                 });
             }
             Action::Prove(part) => {
@@ -262,11 +281,19 @@ impl Dispatcher {
                 })
             }
             Action::Verify(part) => {
-                self.start_part("verify", part, |shared, job, key, index, data| {
+                self.start_part("verify", part, |shared, _, key, _, data| {
                     let Some(PartData::Proved(proved)) = data else {
                         unreachable!("was proved")
                     };
-                    stage::verify(shared, job, &key, index, proved).map(PartData::Verified)
+                    Ok(match stage::verify(shared, &key, proved) {
+                        Verdict::Valid(part) => PartData::Verified(part),
+                        Verdict::Invalid => PartData::Rejected,
+                    })
+                });
+            }
+            Action::Explain(part) => {
+                self.start_part("explain", part, |shared, job, key, index, _| {
+                    Err(stage::explain(shared, job, &key, index))
                 });
             }
             Action::Complete(id) => self.complete(id),
@@ -294,16 +321,23 @@ impl Dispatcher {
             .get_mut(&part.job)
             .expect("the scheduler knows only jobs of ours");
         let attempt = &mut entry.parts[part.index];
-        attempt.attempts += 1;
-        attempt.error = None;
-        if attempt.attempts > 1 {
-            self.shared.metrics.parts_retried.add(1);
-        } else {
-            let timeline = &entry.job.timeline;
-            timeline.add("queue", Some(part.index), entry.queued, Instant::now());
+        let is_outgrown = matches!(attempt.data, Some(PartData::Outgrown(_)));
+        if !is_outgrown {
+            attempt.attempts += 1;
+            attempt.error = None;
+            if attempt.attempts > 1 {
+                self.shared.metrics.parts_retried.add(1);
+            } else {
+                let timeline = &entry.job.timeline;
+                timeline.add("queue", Some(part.index), entry.queued, Instant::now());
+            }
         }
-        self.start_part("reserve", part, |shared, job, key, index, _| {
-            stage::reserve(shared, job, &key, index).map(PartData::Reserved)
+        self.start_part("reserve", part, |shared, job, key, index, data| {
+            let outgrown = match data {
+                Some(PartData::Outgrown(sizes)) => Some(sizes),
+                _ => None,
+            };
+            stage::reserve(shared, job, &key, index, outgrown).map(PartData::Reserved)
         });
     }
 
@@ -370,18 +404,23 @@ impl Dispatcher {
         let Some(entry) = self.jobs.remove(&id) else {
             return;
         };
-        let key = entry.key.as_ref().expect("its parts were proved with it");
         let parts = entry.parts.iter().filter_map(|part| match &part.data {
             Some(PartData::Verified(verified)) => Some(PartReport {
-                placement: verified.placement,
+                placement: verified.made.placement,
+                tier: verified.made.tier,
                 retries: part.attempts - 1,
             }),
             _ => None,
         });
+        let parts: Vec<PartReport> = parts.collect();
+        // One part that was proved from the file lowers the job's tier.
+        let lowered = parts.iter().find(|part| part.tier == KeyTier::File);
         let reply = ProofReply {
             backend: self.shared.backend.name(),
-            tier: key.tier().to_string(),
-            parts: parts.collect(),
+            tier: lowered
+                .map_or(KeyTier::Resident, |part| part.tier)
+                .to_string(),
+            parts,
             timeline: entry.job.timeline.clone(),
             proof: entry.proof.expect("completed means encoded"),
         };
@@ -412,8 +451,8 @@ impl Dispatcher {
     }
 
     /// Runs a stage on a thread of its own. The scheduler bounds how many reserve,
-    /// synthesise and prove; checks come no faster than proofs, and a job as a whole
-    /// has one stage at a time.
+    /// synthesise, prove and explain; checks come no faster than proofs, and a job as a
+    /// whole has one stage at a time.
     fn spawn<T: Send + 'static>(
         &self,
         stage: &'static str,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use blstrs::Scalar;
 use cuzk_budget::CancelToken;
+use cuzk_gpu::KeyTier;
 use ff::Field;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{OsRng, SeedableRng};
@@ -55,6 +56,8 @@ pub struct JobOptions {
 pub struct PartReport {
     /// How its columns came to be where they were.
     pub placement: Placement,
+    /// Where the points of the key were.
+    pub tier: KeyTier,
     /// Times it was tried again.
     pub retries: usize,
 }

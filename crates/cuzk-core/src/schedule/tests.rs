@@ -37,6 +37,7 @@ fn success(action: Action) -> Option<Event> {
         Action::Synthesise(part) => Some(Event::Synthesised(part)),
         Action::Prove(part) => Some(Event::Proved(part)),
         Action::Verify(part) => Some(Event::Verified(part)),
+        Action::Explain(part) => Some(Event::PartFailed { part, retry: true }),
         Action::Complete(job) => Some(Event::Completed(job)),
         Action::Abort(_) => None,
     }
@@ -138,6 +139,7 @@ impl Simulation {
                 Action::Synthesise(part) => self.advance(part, 1, action),
                 Action::Prove(part) => self.advance(part, 2, action),
                 Action::Verify(part) => self.advance(part, 3, action),
+                Action::Explain(part) => self.advance(part, 4, action),
                 Action::LoadKey(_) | Action::Complete(_) => self.running.push(action),
             }
         }
@@ -192,7 +194,8 @@ impl Simulation {
             Action::Reserve(part)
             | Action::Synthesise(part)
             | Action::Prove(part)
-            | Action::Verify(part) => part.job == job,
+            | Action::Verify(part)
+            | Action::Explain(part) => part.job == job,
         });
         assert!(!runs, "{job:?} ended while a stage of it ran");
     }

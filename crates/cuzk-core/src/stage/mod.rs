@@ -2,6 +2,7 @@
 //! what the one before left and never calls back.
 
 mod complete;
+mod explain;
 mod prove;
 mod reserve;
 mod synthesise;
@@ -16,14 +17,15 @@ use cuzk_gpu::{Backend, CircuitShape, Columns};
 use cuzk_pinned::PinnedPool;
 
 pub(crate) use complete::complete;
+pub(crate) use explain::explain;
 pub(crate) use prove::prove;
 pub(crate) use reserve::reserve;
-pub(crate) use synthesise::synthesise;
-pub(crate) use verify::verify;
+pub(crate) use synthesise::{Filled, synthesise};
+pub(crate) use verify::{Verdict, verify};
 
 use crate::config::Tuning;
 use crate::engine::Blinding;
-use crate::keystore::KeyStore;
+use crate::keystore::{KeyLease, KeyStore};
 use crate::metrics::Metrics;
 use crate::schedule::Priority;
 use crate::shapes::Shapes;
@@ -58,6 +60,10 @@ pub(crate) struct Reserved {
     pub(crate) columns: Columns,
     /// Working memory of the backend, counted until the proof is made.
     pub(crate) work: Reservation,
+    /// The key's points in memory, if they are.
+    pub(crate) lease: Option<KeyLease>,
+    /// Whether the columns have the sizes of a synthesis that outgrew others.
+    pub(crate) is_resized: bool,
 }
 
 /// A part whose columns are filled. At 2^27 constraints each column is 4 GiB; what is
@@ -65,6 +71,7 @@ pub(crate) struct Reserved {
 pub(crate) struct Synthesised {
     pub(crate) columns: Columns,
     pub(crate) work: Reservation,
+    pub(crate) lease: Option<KeyLease>,
     pub(crate) inputs: Vec<Scalar>,
     pub(crate) shape: Arc<CircuitShape>,
     pub(crate) placement: Placement,
@@ -73,7 +80,8 @@ pub(crate) struct Synthesised {
 /// How columns came to be where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// `direct` if they were written in place, `staged` if they were copied there.
+    /// `heap` if they are in ordinary memory; in page-locked memory `direct` if they
+    /// were written in place, `staged` if they were copied there.
     pub name: &'static str,
     /// Whether that place is page-locked.
     pub is_pinned: bool,
@@ -83,12 +91,20 @@ pub struct Placement {
 pub(crate) struct Proved {
     pub(crate) proof: Proof<Bls12>,
     pub(crate) inputs: Vec<Scalar>,
+    pub(crate) made: Made,
+}
+
+/// How a proof was made.
+#[derive(Clone, Copy)]
+pub(crate) struct Made {
     pub(crate) placement: Placement,
+    /// Where the points of the key were.
+    pub(crate) tier: cuzk_gpu::KeyTier,
 }
 
 /// A part whose proof verifies.
 #[derive(Clone)]
 pub(crate) struct Verified {
     pub(crate) proof: Proof<Bls12>,
-    pub(crate) placement: Placement,
+    pub(crate) made: Made,
 }

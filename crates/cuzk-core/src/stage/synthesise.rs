@@ -4,62 +4,71 @@ use bellpepper_core::SynthesisError;
 use blstrs::Scalar;
 use cuzk_gpu::{CColumn, Columns, Key};
 use cuzk_synth::{
-    AssignColumns, Assigned, ColumnName, GrownColumns, Pass, SynthError, assign, assign_growing,
+    AssignColumns, Assigned, ColumnName, GrownColumns, Pass, Sizes, SynthError, assign,
+    assign_growing,
 };
 use ff::Field;
 
-use super::reserve::reserve_for;
 use super::{Job, Placement, Reserved, Shared, Synthesised};
 use crate::Part;
 use crate::config::Sizing;
 use crate::error::{Failure, ProveError};
 use crate::shapes::to_circuit_sizes;
 
-/// Fills the columns. A circuit that outgrows its hint, and fits its key, is
-/// synthesised once more, into columns of its true size.
+/// What a synthesis ended with.
+pub(crate) enum Filled {
+    /// The columns hold the part.
+    Whole(Synthesised),
+    /// The circuit is larger than its columns, and fits its key: it is to be
+    /// synthesised once more, into columns of these sizes. The memory is given back
+    /// first, so that nobody waits for a place here and holds memory meanwhile.
+    Outgrown(Sizes),
+}
+
+/// Fills the columns.
 pub(crate) fn synthesise(
     shared: &Shared,
     job: &Job,
     key: &Key,
     part: usize,
     mut reserved: Reserved,
-) -> Result<Synthesised, Failure> {
+) -> Result<Filled, Failure> {
     let circuit = job.workload.part(part).map_err(Failure::fatal)?;
-    let refused = |source| Failure::fatal(ProveError::Synthesis { part, source });
     let assigned = match fill(shared, circuit.as_ref(), &mut reserved.columns) {
-        Err(SynthError::HintTooSmall { want, .. }) => {
+        Err(SynthError::HintTooSmall { want, .. }) if !reserved.is_resized => {
             key.check_sizes(&to_circuit_sizes(&want))
                 .map_err(Failure::fatal)?;
             shared.metrics.hint_misses.add(1);
             tracing::warn!(circuit = %job.circuit.id(), ?want, "a capacity hint was too small");
-            drop(reserved);
-            reserved = reserve_for(shared, job, key, part, &want)?;
-            fill(shared, circuit.as_ref(), &mut reserved.columns)
+            return Ok(Filled::Outgrown(want));
         }
-        first => first,
-    }
-    .map_err(refused)?;
+        other => other.map_err(|source| Failure::fatal(ProveError::Synthesis { part, source }))?,
+    };
     let id = job.circuit.id();
     let shape = shared
         .shapes
         .learn(&id, part, &assigned, key)
         .map_err(Failure::fatal)?;
+    let is_pinned = shared.pool.is_page_locked();
     let name = match shared.tuning.sizing {
+        _ if !is_pinned => "heap",
         Sizing::Exact => "direct",
         Sizing::Growing => "staged",
     };
-    let placement = Placement {
-        name,
-        is_pinned: shared.pool.is_page_locked(),
-    };
-    let Reserved { columns, work } = reserved;
-    Ok(Synthesised {
+    let Reserved {
         columns,
         work,
+        lease,
+        ..
+    } = reserved;
+    Ok(Filled::Whole(Synthesised {
+        columns,
+        work,
+        lease,
         inputs: assigned.inputs,
         shape,
-        placement,
-    })
+        placement: Placement { name, is_pinned },
+    }))
 }
 
 fn fill(

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use cuzk_gpu::cpu::CpuBackend;
 use cuzk_gpu::{
-    Backend, CColumn, CircuitSizes, ColumnLayout, Key, Pending, ProveRequest, Proved, pending,
+    Backend, CColumn, CircuitSizes, ColumnLayout, Key, KeyTier, Pending, ProveRequest, Proved,
+    pending,
 };
 use ff::PrimeField;
 
@@ -109,8 +110,8 @@ impl Backend for Faulty {
         layout
     }
 
-    fn work_bytes(&self, sizes: &CircuitSizes, key: &Key) -> u64 {
-        self.inner.work_bytes(sizes, key)
+    fn work_bytes(&self, sizes: &CircuitSizes, key: &Key, tier: KeyTier) -> u64 {
+        self.inner.work_bytes(sizes, key, tier)
     }
 
     fn submit(&self, request: ProveRequest) -> Pending {

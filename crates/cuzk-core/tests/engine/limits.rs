@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cuzk_budget::BudgetError;
 use cuzk_core::config::KeyTier;
 use cuzk_core::{CircuitSpec, ProveError};
+use cuzk_gpu::KeyTier as Tier;
 use cuzk_synth::{Hint, HintStore, Sizes, count};
 
 use crate::backends::Faulty;
@@ -15,7 +16,7 @@ use crate::{PLENTY, prove, seeded, until};
 fn a_job_that_can_never_fit_is_refused_at_once() {
     let house = House::new(&[20]);
     let engine = house.engine(1000);
-    let want = house.part_bytes(20);
+    let want = house.part_bytes(20, Tier::File);
     match prove(&engine, &SquaresJob::new(20, 2, 1)) {
         Err(ProveError::Memory {
             what: "a part",
@@ -35,57 +36,98 @@ fn a_job_that_can_never_fit_is_refused_at_once() {
 fn two_keys_with_room_for_one_take_turns() {
     let mut house = House::new(&[2000, 2040]);
     house.config.tuning.key_tier = KeyTier::Resident;
-    // One key and one part: never two keys and a part.
+    // One key and one part: never two keys, nor two parts beside a key.
     let key_bytes = house.key(2040).resident_bytes();
-    let engine = house.engine(key_bytes + house.part_bytes(2040));
+    let engine = house.engine(key_bytes + house.part_bytes(2040, Tier::Resident));
     for _ in 0..5 {
-        for rounds in [2000, 2040] {
-            let reply = prove(&engine, &SquaresJob::new(rounds, 2, 1));
-            assert_eq!(reply.expect("the other key makes room").tier, "resident");
+        // All at once: a job that held its key while it waits would wait forever.
+        let handles: Vec<_> = [2000, 2040, 2040, 2000]
+            .into_iter()
+            .map(|rounds| {
+                let job = Arc::new(SquaresJob::new(rounds, 2, 2));
+                engine.submit(job, seeded()).expect("there is a place")
+            })
+            .collect();
+        for handle in handles {
+            let reply = handle.wait().expect("the other key makes room");
+            assert_eq!(reply.tier, "resident");
         }
     }
+    let usage = engine.budget().usage();
+    assert_eq!(
+        usage.used_bytes, usage.idle_bytes,
+        "what is held could be had"
+    );
 }
 
 #[test]
 fn a_key_without_room_stays_in_its_file_if_it_may() {
     let mut house = House::new(&[20]);
-    let part_bytes = house.part_bytes(20);
-    let limit_bytes = house.key(20).resident_bytes() - 1;
-    house.config.tuning.key_tier = KeyTier::Resident;
     let job = SquaresJob::new(20, 2, 1);
-    let error = prove(&house.engine(limit_bytes), &job).expect_err("no room for the key");
-    let what = |error: &ProveError| {
-        matches!(
-            error,
-            ProveError::Memory {
-                what: "the key",
-                ..
-            }
-        )
-    };
-    assert!(what(&error), "{error}");
-
-    // Somebody else holds what the key would need.
+    let with_key = house.part_bytes(20, Tier::Resident) + house.key(20).resident_bytes();
+    // A byte less than a part and its key take, and enough for the part alone.
+    let limit_bytes = with_key - 1;
+    assert!(house.part_bytes(20, Tier::File) <= limit_bytes);
+    house.config.tuning.key_tier = KeyTier::Resident;
+    match prove(&house.engine(limit_bytes), &job) {
+        Err(ProveError::Memory {
+            what: "a part and its key",
+            source: BudgetError::TooLarge { asked_bytes, .. },
+        }) => assert_eq!(asked_bytes, with_key),
+        other => panic!("{other:?}"),
+    }
     house.config.tuning.key_tier = KeyTier::Auto;
-    let engine = house.engine(part_bytes + 1000);
-    let held = engine
-        .budget()
-        .try_reserve(
-            cuzk_budget::Consumer("test"),
-            part_bytes + 1000 - limit_bytes,
-        )
-        .expect("nothing else is held");
-    let handle = engine.submit(Arc::new(job), seeded()).expect("room");
+    let engine = house.engine(limit_bytes);
+    assert_eq!(
+        prove(&engine, &job).expect("the part has room").tier,
+        "file"
+    );
+    assert_eq!(engine.metrics().tiers_lowered.count(), 1);
+    let engine = house.engine(with_key);
+    assert_eq!(
+        prove(&engine, &job).expect("both have room").tier,
+        "resident"
+    );
+    assert_eq!(engine.metrics().tiers_lowered.count(), 0);
+}
+
+#[test]
+fn who_waits_for_a_key_that_becomes_idle_is_woken() {
+    let mut house = House::new(&[2000]);
+    house.config.tuning.key_tier = KeyTier::Resident;
+    let (backend, permit) = Faulty::held();
+    let key_bytes = house.key(2000).resident_bytes();
+    let engine = house.engine_on(
+        key_bytes + house.part_bytes(2000, Tier::Resident),
+        backend.clone(),
+    );
+    let job = Arc::new(SquaresJob::new(2000, 2, 1));
+    let handle = engine.submit(job, seeded()).expect("there is a place");
+    until(|| backend.seen() == 1);
+    // The columns come back before the proof is there; the key is still in use.
+    let waiting = {
+        let budget = engine.budget().clone();
+        std::thread::spawn(move || {
+            let wait = cuzk_budget::Wait::with_priority(cuzk_budget::Priority::NORMAL);
+            budget
+                .reserve(cuzk_budget::Consumer("test"), budget.limit_bytes(), &wait)
+                .map(drop)
+        })
+    };
     until(|| engine.budget().usage().waiters == 1);
-    drop(held);
-    assert_eq!(handle.wait().expect("the part has room now").tier, "file");
+    permit.send(()).expect("the backend waits");
+    handle.wait().expect("a good job");
+    waiting
+        .join()
+        .expect("no panic")
+        .expect("all of the memory, in the end");
 }
 
 #[test]
 fn a_cancelled_job_does_not_wait_for_memory() {
     let house = House::new(&[20]);
     let (backend, permit) = Faulty::held();
-    let part_bytes = house.part_bytes(20);
+    let part_bytes = house.part_bytes(20, Tier::File);
     let engine = house.engine_on(part_bytes + part_bytes / 2, backend.clone());
     let submit = |first| {
         let job = Arc::new(SquaresJob::new(20, first, 1));
@@ -113,7 +155,7 @@ fn misses(house: &House, backend: Faulty, sizes: Sizes) -> u64 {
     };
     let mut hints = HintStore::in_memory();
     let id = job.circuit.id();
-    hints.learn(id.as_str(), hint).expect("kept in memory");
+    assert!(hints.keep(id.as_str(), hint), "it is the first");
     let engine = house.engine_with(PLENTY, Arc::new(backend), hints);
     // Twice: the second run has what the first has learned.
     for _ in 0..2 {

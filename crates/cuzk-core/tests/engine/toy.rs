@@ -13,7 +13,7 @@ use cuzk_core::{
 };
 use cuzk_gpu::cpu::h::{CSource, Transforms};
 use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
-use cuzk_gpu::{Backend, CircuitSizes, Key, KeyChecks, PointCheck, Section};
+use cuzk_gpu::{Backend, CircuitSizes, Key, KeyChecks, KeyTier, PointCheck, Section};
 use cuzk_pinned::PinnedPool;
 use cuzk_synth::{HintStore, Pass};
 
@@ -249,8 +249,8 @@ impl House {
         Key::open(&self.params(rounds), &checks).expect("a good key")
     }
 
-    /// What a part takes: its columns and its work, with the key in its file.
-    pub(crate) fn part_bytes(&self, rounds: usize) -> u64 {
+    /// What a part takes: its columns and its work, with the key in a tier.
+    pub(crate) fn part_bytes(&self, rounds: usize, tier: KeyTier) -> u64 {
         let key = self.key(rounds);
         let sizes = CircuitSizes {
             inputs: key.count(Section::Ic),
@@ -259,7 +259,7 @@ impl House {
         };
         let backend = cpu(true);
         let scalars: usize = backend.layout(&sizes).lens().into_iter().sum();
-        32 * scalars as u64 + backend.work_bytes(&sizes, &key)
+        32 * scalars as u64 + backend.work_bytes(&sizes, &key, tier)
     }
 
     pub(crate) fn engine_on(&self, limit_bytes: u64, backend: Arc<dyn Backend>) -> Engine {
