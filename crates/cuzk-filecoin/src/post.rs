@@ -26,7 +26,7 @@ use crate::sizes::{ProofKind, SectorSize};
 use crate::workload::{FilecoinWorkload, Job};
 
 /// Partitions that the chain allows in a deadline.
-const PARTITIONS_MAX: u32 = 3000;
+pub(crate) const PARTITIONS_MAX: u32 = 3000;
 
 const PROOFS: &str = "vanilla_proofs";
 

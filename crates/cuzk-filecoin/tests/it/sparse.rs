@@ -79,6 +79,53 @@ fn equals_the_stock_trees_of_every_shape() {
     agrees::<Stock<PoseidonHasher, U8, U8, U2>>(1024, 512);
 }
 
+/// A tree in regions, with a few leaves set, against the same leaves spelled out.
+fn regions_agree<Tree: MerkleTreeTrait>(leaf_count: u64, region_count: u64, pattern_len: u64) {
+    let leaf = |at: u64| {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&at.to_le_bytes());
+        <Tree::Hasher as Hasher>::Domain::try_from_bytes(&bytes).expect("32 bytes")
+    };
+    let patterns: Vec<Vec<_>> = (0..region_count)
+        .map(|region| {
+            let first = region * pattern_len;
+            (first..first + pattern_len).map(leaf).collect()
+        })
+        .collect();
+    let region_len = leaf_count / region_count;
+    let set = BTreeMap::from([(2, leaf(1 << 40)), (leaf_count - 3, leaf(1 << 41))]);
+    let spelled_out = (0..leaf_count)
+        .map(|at| {
+            let default = leaf(at / region_len * pattern_len + at % pattern_len);
+            (at, set.get(&at).copied().unwrap_or(default))
+        })
+        .collect();
+    let full = SparseTree::<Tree::Proof>::build(leaf_count, vec![leaf(0)], spelled_out)
+        .expect("the leaves fill the tree");
+    let sparse = SparseTree::<Tree::Proof>::build_regions(leaf_count, &patterns, set)
+        .expect("the patterns fill the regions");
+    assert_eq!(sparse.root(), full.root());
+    for at in 0..leaf_count {
+        assert_eq!(sparse.leaf(at), full.leaf(at));
+        assert_eq!(sparse.path(at), full.path(at));
+    }
+}
+
+/// Regions of every length beside the arity: whole nodes above them (64), some of
+/// their nodes together in one above (4, 2), and a single leaf each.
+#[test]
+fn regions_equal_what_they_stand_for() {
+    type Flat = Stock<PoseidonHasher, U8, U0, U0>;
+    type Top = Stock<PoseidonHasher, U8, U8, U2>;
+    for (region_count, pattern_len) in [(1, 8), (2, 8), (2, 64), (8, 1), (16, 8), (64, 8)] {
+        regions_agree::<Flat>(512, region_count, pattern_len);
+    }
+    for (region_count, pattern_len) in [(16, 64), (32, 8), (128, 8), (256, 4), (1024, 1)] {
+        regions_agree::<Top>(1024, region_count, pattern_len);
+    }
+    regions_agree::<Stock<Sha256Hasher, U2, U0, U0>>(64, 4, 4);
+}
+
 #[test]
 fn refuses_what_does_not_fit() {
     type Proof = MerkleProof<PoseidonHasher, U8, U8, U2>;
@@ -103,6 +150,29 @@ fn refuses_what_does_not_fit() {
     12 default leaves do not fill a whole subtree of arities [8, 8, 8, 2]
     0 default leaves do not fill a whole subtree of arities [8, 8, 8, 2]
     leaf 1024 lies outside a tree of 1024 leaves
+    ");
+    let build_regions = |pattern_lens: &[usize]| {
+        let patterns: Vec<_> = pattern_lens.iter().map(|&len| vec![node(0); len]).collect();
+        SparseTree::<Proof>::build_regions(1024, &patterns, BTreeMap::new())
+            .map(|tree| tree.root())
+            .expect_err("refused")
+            .to_string()
+    };
+    let messages = [
+        build_regions(&[]),
+        build_regions(&[8, 8, 8]),
+        build_regions(&[8, 1]),
+        build_regions(&[0, 0]),
+        build_regions(&[1024, 1024]),
+        build_regions(&[4, 4]),
+    ];
+    insta::assert_snapshot!(messages.join("\n"), @"
+    0 patterns of default leaves do not cut 1024 leaves into equal regions
+    3 patterns of default leaves do not cut 1024 leaves into equal regions
+    2 patterns of default leaves do not cut 1024 leaves into equal regions
+    0 default leaves do not fill a whole subtree of arities [8, 8, 8, 2]
+    1024 default leaves do not fill a whole subtree of arities [8, 8, 8, 2]
+    4 default leaves do not fill a whole subtree of arities [8, 8, 8, 2]
     ");
     let tree = SparseTree::<Proof>::build(1024, vec![node(0)], BTreeMap::new())
         .expect("the leaves fill the tree");
