@@ -110,7 +110,7 @@ impl Random {
             let a = self.combination(&mut shape, &known, true);
             let b = self.combination(&mut shape, &known, self.has_inputs_in_b);
             // Some bits are free, and bound to be bits as usual.
-            let is_free = self.has_bits && shape.next_u32() % 2 == 0;
+            let is_free = self.has_bits && shape.next_u32().is_multiple_of(2);
             let value = if is_free {
                 self.value(&mut witness)
             } else {
@@ -176,7 +176,7 @@ impl Random {
             if is_input && !with_inputs {
                 continue;
             }
-            let coefficient = if is_zeroed || has_bit || rng.next_u32() % 4 == 0 {
+            let coefficient = if is_zeroed || has_bit || rng.next_u32().is_multiple_of(4) {
                 Scalar::ZERO
             } else if self.has_bits {
                 has_bit = true;
@@ -337,7 +337,7 @@ fn any_circuit_gives_bellpersons_key_and_proofs() {
     let config = ProptestConfig {
         // The test is quick to repeat: what fails is printed with its seed.
         failure_persistence: None,
-        ..ProptestConfig::with_cases(256)
+        ..ProptestConfig::with_cases(64)
     };
     proptest!(config, |(circuit in Random::strategy(), c_from_ab: bool, is_resident: bool)| {
         let tier = if is_resident { KeyTier::Resident } else { KeyTier::File };
