@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use bellpepper_core::SynthesisError;
-use bellperson::groth16::{PreparedVerifyingKey, Proof, verify_proof};
+use bellperson::groth16::{PreparedVerifyingKey, Proof, verify_proof, verify_proofs_batch};
 use blstrs::{Bls12, Scalar};
 use cuzk_core::{CircuitSpec, Part, Workload, WorkloadError};
 use cuzk_synth::Pass;
+use rand_core::OsRng;
 use rayon::prelude::*;
 
 use crate::circuits::FilecoinCircuit;
@@ -113,6 +114,44 @@ impl FilecoinWorkload {
         self.verify(vk, &self.decode(bytes)?)
     }
 
+    /// The first part whose proof does not hold, if one does not.
+    ///
+    /// All proofs are checked as one random combination first, which is much cheaper
+    /// and fails, but for a chance below 2^-100, if any of them does. Only then they
+    /// are checked one by one.
+    ///
+    /// # Errors
+    /// If there is not one proof a part, or the key is of another circuit.
+    pub fn invalid_part(
+        &self,
+        vk: &PreparedVerifyingKey<Bls12>,
+        proofs: &[Proof<Bls12>],
+    ) -> Result<Option<usize>, WorkloadError> {
+        self.counted(proofs)?;
+        let inputs = (0..proofs.len())
+            .map(|part| self.job.public_inputs(part))
+            .collect::<Result<Vec<_>, _>>()?;
+        let Some(first) = inputs.first() else {
+            return Ok(None);
+        };
+        let other_key = |_| {
+            let circuit = self.circuit;
+            let (kind, size, count) = (circuit.kind, circuit.sector_size, first.len());
+            let reason = format!("not of {kind} {size}, which has {count} public inputs");
+            fault("verifying key", reason)
+        };
+        let all: Vec<_> = proofs.iter().collect();
+        if verify_proofs_batch(vk, &mut OsRng, &all, &inputs).map_err(other_key)? {
+            return Ok(None);
+        }
+        for (part, (proof, inputs)) in proofs.iter().zip(&inputs).enumerate() {
+            if !verify_proof(vk, proof, inputs).map_err(other_key)? {
+                return Ok(Some(part));
+            }
+        }
+        Ok(None)
+    }
+
     /// Reads encoded proofs, one a part.
     ///
     /// # Errors
@@ -175,20 +214,7 @@ impl Workload for FilecoinWorkload {
         vk: &PreparedVerifyingKey<Bls12>,
         proofs: &[Proof<Bls12>],
     ) -> Result<bool, WorkloadError> {
-        self.counted(proofs)?;
-        for (index, proof) in proofs.iter().enumerate() {
-            let inputs = self.job.public_inputs(index)?;
-            let holds = verify_proof(vk, proof, &inputs).map_err(|_| {
-                let circuit = self.circuit;
-                let (kind, size, count) = (circuit.kind, circuit.sector_size, inputs.len());
-                let reason = format!("not of {kind} {size}, which has {count} public inputs");
-                fault("verifying key", reason)
-            })?;
-            if !holds {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        Ok(self.invalid_part(vk, proofs)?.is_none())
     }
 
     fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {

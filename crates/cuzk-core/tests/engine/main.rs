@@ -3,6 +3,7 @@
 
 mod backends;
 mod limits;
+mod random;
 mod toy;
 
 use std::sync::Arc;
