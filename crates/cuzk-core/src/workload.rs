@@ -48,6 +48,11 @@ pub trait CircuitSpec: Send + Sync {
     /// Digest that the published list has for the proving key, if it lists it.
     fn params_digest(&self) -> Option<String>;
 
+    /// Digest that the published list has for the verifying key, if it lists it.
+    fn vk_digest(&self) -> Option<String> {
+        None
+    }
+
     /// Synthesises the circuit without a witness, for count and QAP passes.
     ///
     /// # Errors

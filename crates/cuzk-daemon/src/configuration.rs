@@ -17,7 +17,9 @@ const PARAMS_VARIABLE: &str = "FIL_PROOFS_PARAMETER_CACHE";
 
 /// Directories in which the stock software looks for real keys.
 pub(crate) fn real_key_directories() -> Vec<PathBuf> {
-    let named = std::env::var_os(PARAMS_VARIABLE).map(PathBuf::from);
+    let named = std::env::var_os(PARAMS_VARIABLE)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from);
     named
         .into_iter()
         .chain([PathBuf::from(STANDARD_PARAMS)])

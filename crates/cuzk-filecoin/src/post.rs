@@ -77,6 +77,18 @@ fn parse<Tree: Shape>(
     for (index, bytes) in request.vanilla_proofs.iter().enumerate() {
         let (sector, proof) = sector_proof::<Tree>(bytes, &config, size)
             .map_err(|reason| fault(item(PROOFS, index), reason))?;
+        // The chain lists the sectors of a partition in ascending order, and so does
+        // every verifier: in another order the proof would be for nobody.
+        if let Some(before) = sectors.last().map(|before: &PublicSector<_>| before.id)
+            && before >= sector.id
+        {
+            let reason = format!(
+                "sector {} comes after sector {before}; sectors must ascend",
+                u64::from(sector.id),
+                before = u64::from(before),
+            );
+            return Err(fault(item(PROOFS, index), reason));
+        }
         sectors.push(sector);
         proofs.push(proof);
     }
