@@ -56,6 +56,14 @@ pub(crate) enum Command {
     Doctor,
 }
 
+impl Command {
+    /// Whether the command needs the processor that the binary was built for. The
+    /// others say what is wrong, so they run anywhere.
+    pub(crate) fn computes(&self) -> bool {
+        !matches!(self, Self::Config | Self::Doctor)
+    }
+}
+
 /// A kind and a size: which circuit.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CircuitArgs {

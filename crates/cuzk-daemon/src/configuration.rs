@@ -36,7 +36,8 @@ pub(crate) fn load(args: &Args, keys: Option<&KeyArgs>) -> Result<Loaded, Failur
     let text = match &args.config {
         None => None,
         Some(path) => {
-            let bytes = files::read(path)?;
+            // The command line names a file that is of no use: wrong usage, not input.
+            let bytes = files::read(path).map_err(|failure| Failure::new(Exit::Usage, failure))?;
             let text = String::from_utf8(bytes).map_err(|_| {
                 Failure::new(Exit::Usage, format!("{}: not UTF-8 text", path.display()))
             })?;

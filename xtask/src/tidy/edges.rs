@@ -26,15 +26,7 @@ const EDGES: [(&str, &[&str]); 9] = [
     ("cuzk-daemon", &["cuzk-core", "cuzk-filecoin"]),
     (
         "cuzk-tests",
-        &[
-            "cuzk-budget",
-            "cuzk-core",
-            "cuzk-daemon",
-            "cuzk-filecoin",
-            "cuzk-gpu",
-            "cuzk-pinned",
-            "cuzk-synth",
-        ],
+        &["cuzk-core", "cuzk-daemon", "cuzk-filecoin", "cuzk-synth"],
     ),
     ("xtask", &[]),
 ];

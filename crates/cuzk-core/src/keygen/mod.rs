@@ -1,16 +1,23 @@
 //! Insecure proving keys for tests: from a seed, so the toxic waste is known and
 //! anybody can forge proofs for them.
 //!
-//! With the toxic waste at hand a key needs no ceremony: one pass over the circuit
-//! evaluates its QAP at tau, and each point of the key is a known multiple of a
-//! generator. Points are made and written a block at a time, so memory is three
+//! With the toxic waste at hand a key needs no ceremony: a first pass over the
+//! circuit counts it, a second evaluates its QAP at tau, and each point of the key is
+//! a known multiple of a generator. Points are made and written a block at a time, so memory is three
 //! scalars a variable for the QAP and up to two for copies of it, 20 GiB at 2^27. The
 //! result equals bellperson's generator bit for bit.
 //!
-//! A key that was made here is never mistaken for a real one: a sidecar file is
-//! written before the key, no key is ever overwritten, and directories of real keys
-//! are refused. Only a sidecar whose key was never finished is replaced.
+//! A key that was made here is never mistaken for a real one: a sidecar file has its
+//! name before the key has, no key is ever overwritten, and directories of real keys
+//! are refused. The files get their names when all of the key is written: the
+//! sidecar, the verifying key, the proving key, so that whoever sees a proving key
+//! sees the other two.
+//!
+//! A run that was killed in between leaves the sidecar, and perhaps the verifying key,
+//! without a proving key. The next run takes them for what they are and replaces them.
+//! A verifying key without such a sidecar is somebody else's and is never touched.
 
+mod publish;
 mod sidecar;
 
 use std::ops::Range;
@@ -19,7 +26,6 @@ use std::path::{Path, PathBuf};
 use bellperson::groth16::VerifyingKey;
 use blstrs::{Bls12, G1Affine, G2Affine, Scalar};
 use cuzk_gpu::fixed_base::{FixedBase, FixedBaseG1, FixedBaseG2, window_bits_for};
-use cuzk_gpu::key::write_vk;
 use cuzk_gpu::{KeyError, KeyWriter, Section};
 use cuzk_synth::{QapAtTau, QapColumns, Sizes, SynthError, count, qap};
 use ff::Field;
@@ -32,6 +38,7 @@ use rayon::prelude::*;
 pub use sidecar::{Sidecar, sidecar_path};
 
 use crate::CircuitSpec;
+use publish::KeyFiles;
 
 /// Scalars that are multiplied at a time: 6 MiB of G1 points.
 const BLOCK: usize = 1 << 16;
@@ -148,8 +155,9 @@ pub struct GeneratedKey {
 ///
 /// # Errors
 /// [`KeygenError::RealKeys`], [`KeyError::Exists`] and [`KeygenError::ZeroSecret`]
-/// before any work is done; then what the circuit or the file system says. An
-/// unfinished key leaves no file under its final name, but may leave its sidecar.
+/// before any work is done; then what the circuit or the file system says. A key
+/// that fails to be written leaves no file under its final name. One that fails to
+/// be named may leave its sidecar and verifying key, which the next run replaces.
 pub fn generate(
     circuit: &dyn CircuitSpec,
     waste: &ToxicWaste,
@@ -159,12 +167,14 @@ pub fn generate(
     let directory = prepare(output)?;
     let params = directory.join(circuit.params_file());
     let vk_path = directory.join(circuit.vk_file());
-    for path in [&params, &vk_path] {
-        if path.exists() {
-            return Err(KeyError::Exists { path: path.clone() }.into());
-        }
-    }
     let name = circuit.id().to_string();
+    let files = KeyFiles {
+        directory: &directory,
+        params: &params,
+        vk: &vk_path,
+        circuit: &name,
+    };
+    files.refuse_existing()?;
     let gamma_inverse = inverse(waste.gamma)?;
     let delta_inverse = inverse(waste.delta)?;
 
@@ -187,12 +197,8 @@ pub fn generate(
     key.check_density(&key.qap.inputs.b, densities.b_inputs.ones())?;
     key.check_density(&key.qap.aux.b, densities.b_aux.ones())?;
 
-    let sidecar = Sidecar::new(&name, output.seed);
-    sidecar
-        .write(&params)
-        .map_err(|(path, source)| KeygenError::Io { path, source })?;
-    let vk = key.write(&params)?;
-    write_vk(&vk_path, &vk)?;
+    let (writer, vk) = key.write(&params)?;
+    files.publish(&Sidecar::new(&name, output.seed), &vk, writer)?;
     Ok(GeneratedKey {
         params,
         vk: vk_path,
@@ -261,7 +267,8 @@ impl Generator<'_> {
         }
     }
 
-    fn write(&self, path: &Path) -> Result<VerifyingKey<Bls12>, KeygenError> {
+    /// Writes all of the key, which has no name yet.
+    fn write(&self, path: &Path) -> Result<(KeyWriter, VerifyingKey<Bls12>), KeygenError> {
         let QapAtTau { inputs, aux } = &self.qap;
         let a = nonzero(&inputs.a, &aux.a);
         let b = nonzero(&inputs.b, &aux.b);
@@ -296,8 +303,7 @@ impl Generator<'_> {
             (self.progress)("points", (block * BLOCK) as u64, b.len() as u64);
             writer.write_g2(&products(&g2, scalars, G2Affine::identity()))?;
         }
-        writer.finish()?;
-        Ok(vk)
+        Ok((writer, vk))
     }
 
     fn verifying_key(&self, g1_table: &FixedBaseG1) -> VerifyingKey<Bls12> {

@@ -2,6 +2,7 @@
 //! wrong quietly.
 
 mod backends;
+mod keygen;
 mod limits;
 mod random;
 mod toy;
