@@ -25,7 +25,7 @@ pub(super) fn run(args: &FixtureArgs) -> Result<(), Failure> {
     fixture.write_json(&mut text).map_err(wrong)?;
     drop(progress);
     match &args.out {
-        Some(path) => files::write_bytes(path, &text),
+        Some(path) => files::NewFile::create(path)?.finish_with(&text),
         None => output::print(&text),
     }
 }
