@@ -46,6 +46,8 @@
 mod backing;
 mod block;
 mod buffer;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod error;
 mod fence;
 mod idle;
@@ -57,6 +59,8 @@ mod sync;
 
 pub use backing::{ALIGNMENT, Backing, FaultyBacking, HeapBacking};
 pub use buffer::PinnedBacking;
+#[cfg(feature = "cuda")]
+pub use error::CudaError;
 pub use error::{AcquireError, BackingError};
 pub use fence::Fence;
 pub use pool::{PinnedPool, PoolOptions};
