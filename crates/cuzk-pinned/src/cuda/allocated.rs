@@ -73,7 +73,7 @@ unsafe impl Backing for CudaBacking {
 
     fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, BackingError> {
         self.trouble.report(self.name(), bytes)?;
-        if bytes == 0 || bytes % PAGE_BYTES != 0 {
+        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) {
             return Err(self.refuse(bytes, "not a number of whole pages".to_owned()));
         }
         let bound = self.context.bind_to_thread();
@@ -91,7 +91,7 @@ unsafe impl Backing for CudaBacking {
         let Some(start) = NonNull::new(start.cast::<u8>()) else {
             return Err(self.refuse(bytes, "the driver gave a null pointer".to_owned()));
         };
-        if start.addr().get() % PAGE_BYTES != 0 {
+        if !start.addr().get().is_multiple_of(PAGE_BYTES) {
             // SAFETY: allocated above and used by nobody.
             unsafe { self.free(start, bytes) };
             return Err(self.refuse(bytes, "the driver gave less than a page's alignment".into()));

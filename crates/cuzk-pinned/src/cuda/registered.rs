@@ -161,7 +161,7 @@ unsafe impl Backing for RegisteredBacking {
 
     fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, BackingError> {
         self.trouble.report(self.name(), bytes)?;
-        if bytes == 0 || bytes % PAGE_BYTES != 0 {
+        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) {
             return Err(self.refuse(bytes, "not a number of whole pages".to_owned()));
         }
         let mapping = self.spans.allocate.time(|| Mapping::new(bytes));
