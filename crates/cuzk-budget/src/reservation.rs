@@ -20,6 +20,7 @@ pub struct Reservation {
 
 impl Reservation {
     /// For bytes that the ledger counts already.
+    #[inline]
     pub(crate) fn of_counted(budget: Budget, consumer: Consumer, bytes: u64) -> Self {
         Self {
             budget,
@@ -89,8 +90,11 @@ impl Reservation {
     }
 
     /// Books the bytes on another consumer.
+    #[inline]
     pub fn reassign(&mut self, consumer: Consumer) {
-        if consumer != self.consumer {
+        // Mostly it is the same name at the same place.
+        let is_same = std::ptr::eq(consumer.0, self.consumer.0) || consumer == self.consumer;
+        if !is_same {
             self.budget.rename(self.consumer, consumer, self.bytes);
             self.consumer = consumer;
         }
@@ -106,6 +110,7 @@ impl Reservation {
 }
 
 impl Drop for Reservation {
+    #[inline]
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.budget.give_back(self.consumer, self.bytes);

@@ -33,6 +33,7 @@ pub(crate) struct Key {
 
 impl Key {
     /// Behind everybody of `priority` who waits already.
+    #[inline]
     pub(crate) fn newcomer(priority: Priority) -> Self {
         Self {
             urgency: Reverse(priority),

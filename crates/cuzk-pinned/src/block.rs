@@ -100,6 +100,7 @@ impl Block {
         }
     }
 
+    #[inline]
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -109,6 +110,7 @@ impl Block {
     }
 
     /// Books the bytes on `consumer`.
+    #[inline]
     pub(crate) fn reassign(&mut self, consumer: Consumer) {
         if let Some(reservation) = &mut self.reservation {
             reservation.reassign(consumer);
