@@ -276,6 +276,9 @@ impl Budget {
         let wakers = {
             let mut state = lock(&self.shared.state);
             state.give_back(self.ledger, consumer, bytes);
+            if state.queue.is_empty() {
+                return;
+            }
             state.take_wakers_of_first()
         };
         for waker in wakers {
@@ -290,6 +293,9 @@ impl Budget {
         bytes: u64,
     ) -> Result<Reservation, BudgetError> {
         let turn = Turn::new(self, standing);
+        if let Some(reservation) = turn.take_free(consumer, bytes) {
+            return Ok(reservation);
+        }
         match turn.take(consumer, bytes) {
             Err(error) if error.is_shortage() => turn.reclaiming(|turn| turn.take(consumer, bytes)),
             result => result,

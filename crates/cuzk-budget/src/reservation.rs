@@ -92,9 +92,7 @@ impl Reservation {
     /// Books the bytes on another consumer.
     #[inline]
     pub fn reassign(&mut self, consumer: Consumer) {
-        // Mostly it is the same name at the same place.
-        let is_same = std::ptr::eq(consumer.0, self.consumer.0) || consumer == self.consumer;
-        if !is_same {
+        if !consumer.is(self.consumer) {
             self.budget.rename(self.consumer, consumer, self.bytes);
             self.consumer = consumer;
         }

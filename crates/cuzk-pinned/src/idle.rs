@@ -195,7 +195,13 @@ impl Idle {
     /// Position of the first block larger than `capacity`.
     #[inline]
     fn first_above(&self, capacity: usize) -> usize {
-        self.blocks.partition_point(|b| b.capacity() <= capacity)
+        // Most pools hold one size, and most requests ask for it.
+        match self.blocks.last() {
+            Some(largest) if largest.capacity() > capacity => {
+                self.blocks.partition_point(|b| b.capacity() <= capacity)
+            }
+            _ => self.blocks.len(),
+        }
     }
 
     /// Takes out the blocks that a request can use: for each buffer at most
