@@ -93,14 +93,6 @@ impl Drop for NewFile {
     }
 }
 
-/// Writes a new file, whole or not at all.
-pub(crate) fn write_new(
-    path: &Path,
-    write: impl FnOnce(&mut fs::File) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    NewFile::create(path)?.finish(write)
-}
-
 /// Gives a file its name. A link does not replace what came to be there in the
 /// meantime; a file system without links leaves a moment in which a rename would.
 fn publish(temporary: &Path, path: &Path) -> Result<(), Failure> {
@@ -135,7 +127,8 @@ mod tests {
         let path = directory.path().join("proof");
         let left = || fs::read_dir(directory.path()).expect("readable").count();
 
-        let fails = write_new(&path, |file| {
+        let begun = NewFile::create(&path).expect("nothing is there");
+        let fails = begun.finish(|file| {
             file.write_all(b"half").expect("writable");
             Err(Failure::new(Exit::Failure, "no more"))
         });

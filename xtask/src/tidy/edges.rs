@@ -26,7 +26,14 @@ const EDGES: [(&str, &[&str]); 9] = [
     ("cuzk-daemon", &["cuzk-core", "cuzk-filecoin"]),
     (
         "cuzk-tests",
-        &["cuzk-core", "cuzk-daemon", "cuzk-filecoin", "cuzk-synth"],
+        &[
+            "cuzk-budget",
+            "cuzk-core",
+            "cuzk-daemon",
+            "cuzk-filecoin",
+            "cuzk-pinned",
+            "cuzk-synth",
+        ],
     ),
     ("xtask", &[]),
 ];
