@@ -185,3 +185,21 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tells_of_a_wrong_processor_runs_on_it() {
+        let computes = |arguments: &[&str]| {
+            let program = ["cuzk"].iter().chain(arguments);
+            let args = Args::try_parse_from(program).expect("a command line");
+            args.command.computes()
+        };
+        assert!(!computes(&["doctor"]));
+        assert!(!computes(&["config"]));
+        assert!(computes(&["demo"]));
+        assert!(computes(&["params", "inspect", "key.params"]));
+    }
+}
