@@ -19,7 +19,7 @@ use super::RETRIES_MAX;
 use super::job::{PartReport, Place, ProofReply};
 use crate::error::{Failure, ProveError};
 use crate::schedule::{Action, Event, JobId, Limits, PartId, Scheduler};
-use crate::stage::{self, Filled, Job, Proved, Reserved, Shared, Synthesised, Verdict, Verified};
+use crate::stage::{self, Filled, Job, Proved, Reserved, Shared, Synthesised, Verified};
 
 /// What the dispatcher hears.
 pub(super) enum Message {
@@ -266,7 +266,7 @@ impl Dispatcher {
                     };
                     Ok(
                         match stage::synthesise(shared, job, &key, index, reserved)? {
-                            Filled::Whole(part) => PartData::Synthesised(part),
+                            Filled::Whole(part) => PartData::Synthesised(*part),
                             Filled::Outgrown(sizes) => PartData::Outgrown(sizes),
                         },
                     )
@@ -285,10 +285,8 @@ impl Dispatcher {
                     let Some(PartData::Proved(proved)) = data else {
                         unreachable!("was proved")
                     };
-                    Ok(match stage::verify(shared, &key, proved) {
-                        Verdict::Valid(part) => PartData::Verified(part),
-                        Verdict::Invalid => PartData::Rejected,
-                    })
+                    let verified = stage::verify(shared, &key, proved);
+                    Ok(verified.map_or(PartData::Rejected, PartData::Verified))
                 });
             }
             Action::Explain(part) => {

@@ -21,7 +21,7 @@ pub(crate) use explain::explain;
 pub(crate) use prove::prove;
 pub(crate) use reserve::reserve;
 pub(crate) use synthesise::{Filled, synthesise};
-pub(crate) use verify::{Verdict, verify};
+pub(crate) use verify::verify;
 
 use crate::config::Tuning;
 use crate::engine::Blinding;

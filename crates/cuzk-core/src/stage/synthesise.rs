@@ -18,7 +18,7 @@ use crate::shapes::to_circuit_sizes;
 /// What a synthesis ended with.
 pub(crate) enum Filled {
     /// The columns hold the part.
-    Whole(Synthesised),
+    Whole(Box<Synthesised>),
     /// The circuit is larger than its columns, and fits its key: it is to be
     /// synthesised once more, into columns of these sizes. The memory is given back
     /// first, so that nobody waits for a place here and holds memory meanwhile.
@@ -61,14 +61,14 @@ pub(crate) fn synthesise(
         lease,
         ..
     } = reserved;
-    Ok(Filled::Whole(Synthesised {
+    Ok(Filled::Whole(Box::new(Synthesised {
         columns,
         work,
         lease,
         inputs: assigned.inputs,
         shape,
         placement: Placement { name, is_pinned },
-    }))
+    })))
 }
 
 fn fill(
