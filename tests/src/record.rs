@@ -41,6 +41,12 @@ pub struct Machine {
     pub cores: usize,
     /// Memory.
     pub ram_gib: u64,
+    /// Model of the device, where one was used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<String>,
+    /// Version of its driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
 }
 
 /// One case. A case that failed or did not verify has no figures.
@@ -56,7 +62,8 @@ pub struct Case {
     /// The samples of what is measured beside ours.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<Peer>,
-    /// peer / ours, pair by pair.
+    /// How many times as fast as the peer, pair by pair: peer / ours for times,
+    /// ours / peer for rates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Spread>,
     /// Milliseconds by phase, of our median run.
@@ -142,6 +149,31 @@ impl Case {
         }
     }
 
+    /// A case of paired rates in GB/s (10^9 bytes), whose results were right. The
+    /// ratio is ours / peer, so that above 1 is faster here too.
+    pub fn rates(case: String, peer: &'static str, pairs: &[(f64, f64)]) -> Self {
+        let ratios: Vec<f64> = pairs.iter().map(|(ours, theirs)| ours / theirs).collect();
+        let ours = pairs.iter().map(|(ours, _)| *ours).collect();
+        let theirs = pairs.iter().map(|(_, theirs)| *theirs).collect();
+        Self {
+            peer: Some(Peer {
+                name: peer,
+                series: Series::new(theirs, "GB/s"),
+            }),
+            ratio: Some(interval(&ratios).into()),
+            ..Self::alone(case, Series::new(ours, "GB/s"))
+        }
+    }
+
+    /// A case with nothing beside it, whose results were right.
+    pub fn alone(case: String, ours: Series) -> Self {
+        Self {
+            verified: true,
+            ours: Some(ours),
+            ..Self::failed(case)
+        }
+    }
+
     /// A case whose result was wrong: no figures.
     pub fn failed(case: String) -> Self {
         Self {
@@ -200,6 +232,8 @@ impl Machine {
             cores: std::thread::available_parallelism().map_or(0, |cores| cores.get()),
             // A machine sold as 24 GiB shows a little less.
             ram_gib: kib.unwrap_or(0).div_ceil(1 << 20),
+            gpu: None,
+            driver: None,
         }
     }
 }
@@ -261,6 +295,15 @@ mod tests {
     }
 
     #[test]
+    fn rates_above_the_peers_have_a_ratio_above_one() {
+        let case = Case::rates("two".to_owned(), "plain", &[(60.0, 50.0), (30.0, 25.0)]);
+        let ratio = case.ratio.expect("paired");
+        assert_eq!((ratio.low, ratio.median, ratio.high), (1.2, 1.2, 1.2));
+        let ours = case.ours.expect("paired");
+        assert_eq!((ours.unit, ours.spread.median), ("GB/s", 45.0));
+    }
+
+    #[test]
     fn a_record_reads_as_people_expect() {
         let mut record = Record::new("test", "records are written", "nothing".to_owned());
         record.commit = "c0ffee";
@@ -270,6 +313,8 @@ mod tests {
             cpu: "none".to_owned(),
             cores: 1,
             ram_gib: 1,
+            gpu: None,
+            driver: None,
         };
         let pairs = [(10.0, 25.0), (10.0, 30.0), (10.0, 35.0)];
         record.cases = vec![

@@ -8,8 +8,8 @@ use std::task::Poll;
 use crate::error::BudgetError;
 use crate::reclaim::{Idle, Reclaim, Reclaimers};
 use crate::reservation::Reservation;
-use crate::state::{Standing, State};
-use crate::sync::{Mutex, block_on, lock};
+use crate::state::{Key, Standing, State};
+use crate::sync::{AtomicUsize, Mutex, Ordering, block_on, lock};
 use crate::turn::{Place, Turn, behind_all};
 use crate::usage::{Consumer, Usage, largest_first};
 use crate::wait::Wait;
@@ -31,9 +31,25 @@ pub(crate) struct Shared {
     pub(crate) reclaiming: Mutex<()>,
     pub(crate) reclaimers: Reclaimers,
     pub(crate) state: Mutex<State>,
+    /// Requests that wait, and one more once the budget is closed. Written under
+    /// the lock of `state`, and read without it where zero says all there is to
+    /// know. `queue.md` says why no wake-up is lost by that.
+    obstacles: AtomicUsize,
 }
 
 impl Shared {
+    /// Writes down who waits, after a change of the queue and under its lock.
+    pub(crate) fn note_obstacles(&self, state: &State) {
+        let count = state.queue.len() + usize::from(state.is_closed);
+        self.obstacles.store(count, Ordering::Release);
+    }
+
+    /// Whether nobody waits and the budget is open.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.obstacles.load(Ordering::Acquire) == 0
+    }
+
     /// Reclaimers whose bytes count in `ledger`.
     pub(crate) fn idle_within(&self, ledger: usize) -> Idle {
         self.reclaimers.with_idle(|reclaimers_ledger| {
@@ -58,6 +74,7 @@ impl Budget {
                 reclaiming: Mutex::new(()),
                 reclaimers: Reclaimers::new(),
                 state: Mutex::new(state),
+                obstacles: AtomicUsize::new(0),
             }),
             ledger,
         }
@@ -96,6 +113,13 @@ impl Budget {
         bytes: u64,
         wait: &Wait,
     ) -> Result<Reservation, BudgetError> {
+        // The look of a newcomer, without what a place in the queue costs.
+        if !wait.is_cancelled() {
+            let turn = Turn::new(self, Standing::At(Key::newcomer(wait.priority)));
+            if let Some(reservation) = turn.take_free(consumer, bytes) {
+                return Ok(reservation);
+            }
+        }
         self.block_in_turn(consumer, bytes, wait, |turn| {
             take_in_turn(turn, consumer, bytes)
         })
@@ -163,6 +187,7 @@ impl Budget {
     }
 
     /// Runs `attempt` once, behind every waiting request.
+    #[inline]
     pub fn without_waiting<T>(&self, attempt: impl FnOnce(&Turn<'_>) -> T) -> T {
         attempt(&Turn::new(self, behind_all()))
     }
@@ -174,8 +199,16 @@ impl Budget {
         self.idle_grew();
     }
 
-    /// Lets waiting requests look again: a reclaimer has more idle than before.
+    /// Lets waiting requests look again: a reclaimer has more idle than before,
+    /// under the lock by which its [`Reclaim::idle_bytes`] sees it.
+    #[inline]
     pub fn idle_grew(&self) {
+        if !self.shared.is_quiet() {
+            self.wake_first();
+        }
+    }
+
+    fn wake_first(&self) {
         let wakers = lock(&self.shared.state).take_wakers_of_first();
         for waker in wakers {
             waker.wake();
@@ -188,6 +221,7 @@ impl Budget {
         let wakers = {
             let mut state = lock(&self.shared.state);
             state.is_closed = true;
+            self.shared.note_obstacles(&state);
             state.take_all_wakers()
         };
         for waker in wakers {
@@ -242,6 +276,9 @@ impl Budget {
         let wakers = {
             let mut state = lock(&self.shared.state);
             state.give_back(self.ledger, consumer, bytes);
+            if state.queue.is_empty() {
+                return;
+            }
             state.take_wakers_of_first()
         };
         for waker in wakers {
@@ -256,6 +293,9 @@ impl Budget {
         bytes: u64,
     ) -> Result<Reservation, BudgetError> {
         let turn = Turn::new(self, standing);
+        if let Some(reservation) = turn.take_free(consumer, bytes) {
+            return Ok(reservation);
+        }
         match turn.take(consumer, bytes) {
             Err(error) if error.is_shortage() => turn.reclaiming(|turn| turn.take(consumer, bytes)),
             result => result,

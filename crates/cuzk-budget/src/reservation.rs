@@ -20,6 +20,7 @@ pub struct Reservation {
 
 impl Reservation {
     /// For bytes that the ledger counts already.
+    #[inline]
     pub(crate) fn of_counted(budget: Budget, consumer: Consumer, bytes: u64) -> Self {
         Self {
             budget,
@@ -89,8 +90,9 @@ impl Reservation {
     }
 
     /// Books the bytes on another consumer.
+    #[inline]
     pub fn reassign(&mut self, consumer: Consumer) {
-        if consumer != self.consumer {
+        if !consumer.is(self.consumer) {
             self.budget.rename(self.consumer, consumer, self.bytes);
             self.consumer = consumer;
         }
@@ -106,6 +108,7 @@ impl Reservation {
 }
 
 impl Drop for Reservation {
+    #[inline]
     fn drop(&mut self) {
         if self.bytes > 0 {
             self.budget.give_back(self.consumer, self.bytes);

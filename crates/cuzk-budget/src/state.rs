@@ -33,6 +33,7 @@ pub(crate) struct Key {
 
 impl Key {
     /// Behind everybody of `priority` who waits already.
+    #[inline]
     pub(crate) fn newcomer(priority: Priority) -> Self {
         Self {
             urgency: Reverse(priority),
@@ -208,7 +209,7 @@ impl State {
             let state = &mut self.ledgers[index];
             state.used_bytes += bytes;
             state.peak_bytes = state.peak_bytes.max(state.used_bytes);
-            match state.holders.iter_mut().find(|h| h.consumer == consumer) {
+            match state.holders.iter_mut().find(|h| h.consumer.is(consumer)) {
                 Some(holder) => holder.bytes += bytes,
                 None => state.holders.push(Holder { consumer, bytes }),
             }
@@ -223,7 +224,7 @@ impl State {
         while let Some(index) = next {
             let state = &mut self.ledgers[index];
             state.used_bytes -= bytes;
-            if let Some(holder) = state.holders.iter_mut().find(|h| h.consumer == consumer) {
+            if let Some(holder) = state.holders.iter_mut().find(|h| h.consumer.is(consumer)) {
                 holder.bytes -= bytes;
             }
             next = state.parent;

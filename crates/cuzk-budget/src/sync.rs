@@ -4,9 +4,15 @@
 //! models explore is the code that runs.
 
 #[cfg(feature = "loom")]
-pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use loom::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicUsize, Ordering},
+};
 #[cfg(not(feature = "loom"))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use std::sync::{
+    Condvar, Mutex, MutexGuard,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};

@@ -25,6 +25,7 @@ pub struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
+    #[inline]
     pub(crate) fn new(budget: &'a Budget, standing: Standing) -> Self {
         Self { budget, standing }
     }
@@ -34,7 +35,15 @@ impl<'a> Turn<'a> {
     ///
     /// # Errors
     /// As [`Budget::try_reserve`].
+    #[inline]
     pub fn take(&self, consumer: Consumer, bytes: u64) -> Result<Reservation, BudgetError> {
+        if bytes == 0 && self.budget.shared.is_quiet() {
+            return Ok(Reservation::of_counted(self.budget.clone(), consumer, 0));
+        }
+        self.take_counted(consumer, bytes)
+    }
+
+    fn take_counted(&self, consumer: Consumer, bytes: u64) -> Result<Reservation, BudgetError> {
         let mut state = lock(&self.budget.shared.state);
         state.check(self.budget.ledger, consumer, bytes)?;
         match state.take(self.budget.ledger, self.standing, consumer, bytes) {
@@ -53,6 +62,19 @@ impl<'a> Turn<'a> {
                 state.shortage(ledger, consumer, bytes, 0),
             )),
         }
+    }
+
+    /// Takes the bytes if they are free, without saying why where they are not.
+    #[inline]
+    pub(crate) fn take_free(&self, consumer: Consumer, bytes: u64) -> Option<Reservation> {
+        let mut state = lock(&self.budget.shared.state);
+        let is_open = !state.is_closed;
+        let is_taken = is_open
+            && state
+                .take(self.budget.ledger, self.standing, consumer, bytes)
+                .is_ok();
+        drop(state);
+        is_taken.then(|| Reservation::of_counted(self.budget.clone(), consumer, bytes))
     }
 
     /// Runs `attempt` while no other request of the family reclaims, so that
@@ -186,6 +208,7 @@ impl Place {
                 Ok(()) => {
                     let priority = self.wait.priority;
                     let (key, replaced) = state.join(ledger, priority, self.key, waker);
+                    self.budget.shared.note_obstacles(&state);
                     let ahead = state.count_ahead(ledger, Standing::At(key));
                     (Ok((key, ahead)), replaced)
                 }
@@ -208,7 +231,9 @@ impl Place {
         if let Some(key) = self.key.take() {
             let (_left, wakers) = {
                 let mut state = lock(&self.budget.shared.state);
-                (state.queue.remove(&key), state.take_wakers_of_first())
+                let left = state.queue.remove(&key);
+                self.budget.shared.note_obstacles(&state);
+                (left, state.take_wakers_of_first())
             };
             for waker in wakers {
                 waker.wake();
@@ -224,6 +249,7 @@ impl Drop for Place {
 }
 
 /// Standing of a request that does not wait: behind everybody who does.
+#[inline]
 pub(crate) fn behind_all() -> Standing {
     Standing::At(Key::newcomer(Priority::LOWEST))
 }

@@ -7,6 +7,15 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Consumer(pub &'static str);
 
+impl Consumer {
+    /// Whether both are one name. Mostly it is one text at one place, which is
+    /// looked at first.
+    #[inline]
+    pub(crate) fn is(self, other: Self) -> bool {
+        std::ptr::eq(self.0, other.0) || self == other
+    }
+}
+
 impl fmt::Display for Consumer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)

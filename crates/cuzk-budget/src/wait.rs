@@ -33,6 +33,7 @@ pub struct Wait {
 
 impl Wait {
     /// Waits without deadline or token.
+    #[inline]
     pub fn with_priority(priority: Priority) -> Self {
         Self {
             priority,
@@ -55,6 +56,12 @@ impl Wait {
             cancel: Some(token.clone()),
             ..self
         }
+    }
+
+    /// Whether its token is used already.
+    #[inline]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(CancelToken::is_cancelled)
     }
 }
 

@@ -95,9 +95,11 @@ pub enum ProveError {
         /// The circuit.
         circuit: CircuitId,
     },
-    /// A proof did not verify although its witness satisfies the circuit.
+    /// A proof did not verify although its witness satisfies the circuit. A key of
+    /// another circuit whose sections are as long looks the same.
     #[error(
-        "part {part}: the proof does not verify, and the witness is satisfied: the fault is ours or the machine's"
+        "part {part}: the proof does not verify, and the witness is satisfied: the fault is ours or the machine's, \
+         or the key belongs to another circuit of the same size"
     )]
     InvalidProof {
         /// The part.

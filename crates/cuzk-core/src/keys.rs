@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bellperson::groth16::{PreparedVerifyingKey, prepare_verifying_key};
 use blstrs::Bls12;
-use cuzk_gpu::key::read_vk;
+use cuzk_gpu::key::{file_digest, read_vk};
 use cuzk_gpu::{Key, KeyChecks, KeyError, Section};
 
 use crate::config::PointCheck;
@@ -52,11 +52,25 @@ pub fn inspect(path: &Path, check: PointCheck) -> Result<KeyReport, KeyError> {
     })
 }
 
-/// Reads a verifying key from a file of its own (`.vk`) and prepares it.
+/// Reads a verifying key from a file of its own (`.vk`) and prepares it. With `digest`
+/// the file must be the published one.
 ///
 /// # Errors
 /// If it is not one.
-pub fn verifying_key(path: &Path) -> Result<PreparedVerifyingKey<Bls12>, KeyError> {
+pub fn verifying_key(
+    path: &Path,
+    digest: Option<String>,
+) -> Result<PreparedVerifyingKey<Bls12>, KeyError> {
+    if let Some(want) = digest {
+        let have = file_digest(path)?;
+        if have != want {
+            return Err(KeyError::Digest {
+                path: path.to_owned(),
+                have,
+                want,
+            });
+        }
+    }
     Ok(prepare_verifying_key(&read_vk(path)?))
 }
 

@@ -1,16 +1,18 @@
 //! Keys, loaded once and shared by all jobs of a circuit.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use cuzk_budget::{Budget, Consumer, Reclaim, Reservation};
-use cuzk_gpu::{Key, KeyChecks};
+use cuzk_gpu::{Key, KeyChecks, KeyError};
 
-use crate::config::{Config, KeyTier, PointCheck};
+use crate::config::{Config, PointCheck};
 use crate::error::ProveError;
 use crate::keygen::{Sidecar, sidecar_path};
 use crate::keys::points_of;
+use crate::lock::lock;
 use crate::{CircuitId, CircuitSpec};
 
 /// On whom the decoded points of keys are booked.
@@ -22,7 +24,6 @@ pub struct KeyStore {
     check: PointCheck,
     digest: bool,
     allow_test: bool,
-    tier: KeyTier,
     budget: Budget,
     keys: Mutex<HashMap<CircuitId, Arc<Mutex<Slot>>>>,
 }
@@ -33,6 +34,39 @@ pub struct KeyStore {
 struct Slot {
     key: Option<Arc<Key>>,
     resident: Option<Reservation>,
+    /// One handle here and one with each part that uses the resident points.
+    uses: Arc<()>,
+}
+
+impl Slot {
+    /// Bytes of the decoded points, if they are in memory and no part uses them. A job
+    /// whose parts wait for memory does not: it would wait for what it holds itself.
+    fn idle_bytes(&self) -> Option<u64> {
+        let unused = Arc::strong_count(&self.uses) == 1;
+        let resident = self.resident.as_ref().filter(|_| unused)?;
+        Some(resident.bytes())
+    }
+
+    fn lease(&self, budget: &Budget) -> KeyLease {
+        KeyLease {
+            uses: Some(Arc::clone(&self.uses)),
+            budget: budget.clone(),
+        }
+    }
+}
+
+/// A part's use of a key's resident points: they stay until it is dropped.
+pub(crate) struct KeyLease {
+    uses: Option<Arc<()>>,
+    budget: Budget,
+}
+
+impl Drop for KeyLease {
+    fn drop(&mut self) {
+        drop(self.uses.take());
+        // Who waits for memory may have seen the points in use.
+        self.budget.idle_grew();
+    }
 }
 
 impl Slot {
@@ -53,7 +87,7 @@ pub struct HeldKey {
     pub is_resident: bool,
     /// Bytes of the decoded points if it is resident, otherwise of the file.
     pub bytes: u64,
-    /// Jobs that use it.
+    /// Uses of it: one for each job, and one more for each stage of a job that runs.
     pub users: usize,
 }
 
@@ -83,7 +117,6 @@ impl KeyStore {
             check: config.params_check,
             digest: config.params_digest,
             allow_test: config.allow_test_params,
-            tier: config.tuning.key_tier,
             budget: budget.clone(),
             keys: Mutex::default(),
         });
@@ -100,8 +133,8 @@ impl KeyStore {
     /// Whether a key may be used, as far as that can be told without opening it.
     ///
     /// # Errors
-    /// [`ProveError::MissingKey`], [`ProveError::TestKey`] and
-    /// [`ProveError::Sidecar`].
+    /// [`ProveError::MissingKey`], [`ProveError::TestKey`], [`ProveError::Sidecar`], and
+    /// [`ProveError::Key`] if its directory cannot be searched.
     pub fn check_present(&self, circuit: &dyn CircuitSpec) -> Result<(), ProveError> {
         self.admit(circuit).map(drop)
     }
@@ -109,11 +142,13 @@ impl KeyStore {
     /// The key of a circuit, loaded and checked if it is not there yet.
     ///
     /// # Errors
-    /// [`ProveError::MissingKey`], [`ProveError::TestKey`], [`ProveError::Key`], and
-    /// [`ProveError::Memory`] if it must be resident and there is no room.
+    /// As [`check_present`](Self::check_present), and [`ProveError::Key`] if the file is
+    /// no key.
     pub fn load(&self, circuit: &dyn CircuitSpec) -> Result<Arc<Key>, ProveError> {
-        let slot = Arc::clone(self.slots().entry(circuit.id()).or_default());
-        let mut slot = slot.lock().expect("loading does not panic");
+        // Asked before the table is locked: this is the workload's code.
+        let id = circuit.id();
+        let slot = Arc::clone(self.slots().entry(id).or_default());
+        let mut slot = lock(&slot);
         let key = match &slot.key {
             Some(key) => Arc::clone(key),
             None => {
@@ -122,30 +157,44 @@ impl KeyStore {
                 key
             }
         };
-        if slot.resident.is_none() && self.tier != KeyTier::Mapped {
-            match self.budget.try_reserve(KEYS, key.resident_bytes()) {
-                Ok(reservation) => {
-                    key.load_resident()?;
-                    slot.resident = Some(reservation);
-                }
-                Err(_) if self.tier == KeyTier::Auto => {}
-                Err(source) => {
-                    return Err(ProveError::Memory {
-                        what: "the key",
-                        source,
-                    });
-                }
-            }
-        }
         Ok(key)
     }
 
-    /// Drops a key that no job uses.
+    /// The resident points of a key, if they are in memory.
+    pub(crate) fn lease(&self, circuit: &CircuitId) -> Option<KeyLease> {
+        let slot = Arc::clone(self.slots().get(circuit)?);
+        let slot = lock(&slot);
+        slot.resident.as_ref().map(|_| slot.lease(&self.budget))
+    }
+
+    /// Decodes the points of a loaded key into memory that is reserved already. If
+    /// somebody else did so in the meantime, the reservation is given back.
+    ///
+    /// # Errors
+    /// [`ProveError::Key`] if a point cannot be read.
+    pub(crate) fn make_resident(
+        &self,
+        circuit: &CircuitId,
+        key: &Key,
+        mut reservation: Reservation,
+    ) -> Result<KeyLease, ProveError> {
+        let slot = Arc::clone(self.slots().entry(circuit.clone()).or_default());
+        let mut slot = lock(&slot);
+        if slot.resident.is_none() {
+            key.load_resident()?;
+            reservation.reassign(KEYS);
+            slot.resident = Some(reservation);
+        }
+        Ok(slot.lease(&self.budget))
+    }
+
+    /// Closes a key that no job uses, and frees its points. Waits while the key is
+    /// being loaded.
     pub fn evict(&self, circuit: &CircuitId) -> Eviction {
         let Some(slot) = self.slots().get(circuit).map(Arc::clone) else {
             return Eviction::NotLoaded;
         };
-        let mut slot = slot.lock().expect("loading does not panic");
+        let mut slot = lock(&slot);
         let Some(key) = &slot.key else {
             return Eviction::NotLoaded;
         };
@@ -178,21 +227,21 @@ impl KeyStore {
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<CircuitId, Arc<Mutex<Slot>>>> {
-        self.keys
-            .lock()
-            .expect("no code panics while it holds the key table")
+        lock(&self.keys)
     }
 
     /// The path of a key that may be used, and its sidecar if it was generated.
     fn admit(&self, circuit: &dyn CircuitSpec) -> Result<(PathBuf, Option<Sidecar>), ProveError> {
         let path = self.path(circuit);
-        if !path.exists() {
-            return Err(ProveError::MissingKey {
-                circuit: circuit.id(),
-                path,
-            });
+        match path.try_exists() {
+            Ok(true) => {}
+            Ok(false) => {
+                let circuit = circuit.id();
+                return Err(ProveError::MissingKey { circuit, path });
+            }
+            Err(source) => return Err(KeyError::Io { path, source }.into()),
         }
-        let test = self.sidecar(&path)?;
+        let test = sidecar(&path)?;
         if let Some(sidecar) = &test
             && !self.allow_test
         {
@@ -231,24 +280,18 @@ impl KeyStore {
         Ok(Key::open(&path, &KeyChecks { points, digest })?)
     }
 
-    fn sidecar(&self, params: &std::path::Path) -> Result<Option<Sidecar>, ProveError> {
-        let path = sidecar_path(params);
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => {
-                return Err(ProveError::Sidecar {
-                    path,
-                    reason: error.to_string(),
-                });
-            }
-        };
-        serde_json::from_str(&text)
-            .map(Some)
-            .map_err(|error| ProveError::Sidecar {
-                path,
-                reason: error.to_string(),
+    /// Resident keys whose points no part uses, the largest first.
+    fn idle(&self) -> Vec<(u64, Arc<Mutex<Slot>>)> {
+        let slots: Vec<_> = self.slots().values().map(Arc::clone).collect();
+        let mut idle: Vec<_> = slots
+            .into_iter()
+            .filter_map(|slot| {
+                let bytes = try_lock(&slot)?.idle_bytes()?;
+                Some((bytes, slot))
             })
+            .collect();
+        idle.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        idle
     }
 }
 
@@ -264,39 +307,41 @@ impl Reclaim for KeyStore {
                 break;
             }
             // A slot that somebody took since is in use again.
-            let Ok(mut slot) = slot.try_lock() else {
+            let Some(mut slot) = try_lock(&slot) else {
                 continue;
             };
-            if let (Some(key), Some(reservation)) = (&slot.key, &slot.resident)
-                && Arc::strong_count(key) == 1
-            {
-                freed += reservation.bytes();
+            if let (Some(bytes), Some(key)) = (slot.idle_bytes(), &slot.key) {
                 key.drop_resident();
                 slot.resident = None;
+                freed += bytes;
             }
         }
         freed
     }
 }
 
-impl KeyStore {
-    /// Resident keys that no job uses, the largest first.
-    fn idle(&self) -> Vec<(u64, Arc<Mutex<Slot>>)> {
-        let slots: Vec<_> = self.slots().values().map(Arc::clone).collect();
-        let mut idle: Vec<_> = slots
-            .into_iter()
-            .filter_map(|slot| {
-                let bytes = {
-                    let held = slot.try_lock().ok()?;
-                    let key = held.key.as_ref()?;
-                    (Arc::strong_count(key) == 1)
-                        .then(|| held.resident.as_ref())??
-                        .bytes()
-                };
-                Some((bytes, slot))
-            })
-            .collect();
-        idle.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-        idle
+/// The slot, unless somebody works on it.
+fn try_lock(slot: &Mutex<Slot>) -> Option<MutexGuard<'_, Slot>> {
+    match slot.try_lock() {
+        Ok(slot) => Some(slot),
+        Err(TryLockError::Poisoned(slot)) => Some(slot.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
+}
+
+/// The sidecar of a key file, if it has one.
+fn sidecar(params: &Path) -> Result<Option<Sidecar>, ProveError> {
+    let path = sidecar_path(params);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            let reason = error.to_string();
+            return Err(ProveError::Sidecar { path, reason });
+        }
+    };
+    serde_json::from_str(&text).map(Some).map_err(|error| {
+        let reason = error.to_string();
+        ProveError::Sidecar { path, reason }
+    })
 }

@@ -1,5 +1,47 @@
-//! The proving engine: jobs, stages, scheduler, key store, key generation,
-//! configuration and timeline. It knows no Filecoin, no protobuf, no CUDA type.
+//! The proving engine: jobs become parts, parts pass through stages, and proofs that
+//! verify leave.
+//!
+//! | to do this | use |
+//! |---|---|
+//! | describe a kind of proof | [`Workload`], [`Part`], [`CircuitSpec`] |
+//! | run jobs | [`Engine`], [`JobHandle`], [`JobOptions`] |
+//! | read a configuration, with the origin of every value | [`config`] |
+//! | make an insecure key for tests | [`keygen`] |
+//! | look into a key file without an engine | [`keys`] |
+//! | see where the time of a job went | [`Timeline`] |
+//! | decide what runs next, without threads or clock | [`schedule`] |
+//!
+//! It knows no Filecoin, no wire format and no CUDA type, leaves proofs to a backend,
+//! and reads no environment. It keeps no job beyond the process: whoever must not
+//! lose one keeps the request.
+//!
+//! Invariants:
+//!
+//! - a proof that does not verify never leaves: each part is checked with the
+//!   verifying key of the key it used, then the whole by its workload;
+//! - a part asks for its columns and its working memory in one request, counted in
+//!   one budget; what can never fit is an error at once, never a wait;
+//! - a fault of the request is told and not retried; any other is retried once, from
+//!   synthesis, with a reservation of its own;
+//! - a stage that panics fails its job alone;
+//! - generated keys are never used unless the configuration allows them.
+//!
+//! ```
+//! use std::path::Path;
+//! use cuzk_core::{Config, Engine, config};
+//!
+//! let text = "[memory]\nlimit = \"1GiB\"\n\n[engine]\nthreads = 1\n";
+//! let file = Some((Path::new("cuzk.toml"), text));
+//! let loaded = config::load(Config::new("keys".into()), file, &[])?;
+//!
+//! // `engine.submit(workload, options)?.wait()?.proof` makes a proof.
+//! let engine = Engine::from_config(&loaded.config)?;
+//! assert_eq!(engine.budget().usage().limit_bytes, 1 << 30);
+//! assert_eq!(engine.jobs(), 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! `examples/whole_job` is a whole job with a circuit of one constraint.
 #![forbid(unsafe_code)]
 
 mod assemble;
@@ -9,6 +51,7 @@ mod error;
 pub mod keygen;
 pub mod keys;
 mod keystore;
+mod lock;
 mod metrics;
 pub mod schedule;
 mod shapes;

@@ -34,4 +34,6 @@ pub struct Metrics {
     pub verification_failures: Counter,
     /// Circuits that outgrew their capacity hint.
     pub hint_misses: Counter,
+    /// Parts for which the key stayed in its file because there was no room.
+    pub tiers_lowered: Counter,
 }

@@ -4,13 +4,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use cuzk_gpu::{Bitmap, CircuitShape, CircuitSizes};
+use cuzk_gpu::{Bitmap, CircuitShape, CircuitSizes, Key};
 use cuzk_synth::{Assigned, Densities, DensityBits, Hint, HintStore, Sizes};
 
 use crate::CircuitId;
+use crate::error::ProveError;
+use crate::lock::lock;
 
-/// Shapes by circuit. Densities belong to the circuit: the first part teaches them,
-/// later parts are compared by digest.
+/// Shapes by circuit. Densities belong to the circuit: the first part that fits its
+/// key teaches them, later parts are compared by digest. A shape takes two bits a
+/// private variable: 32 MiB at 2^27.
 pub struct Shapes {
     known: Mutex<Known>,
 }
@@ -31,7 +34,8 @@ impl Shapes {
         }
     }
 
-    /// The exact sizes of a circuit, if an earlier part taught them.
+    /// The sizes of a circuit that an earlier part or run taught. They are a hint: a
+    /// file holds them from run to run, and may be wrong.
     pub fn sizes(&self, circuit: &CircuitId) -> Option<Sizes> {
         self.known()
             .hints
@@ -39,19 +43,32 @@ impl Shapes {
             .map(|hint| hint.sizes)
     }
 
-    /// The shape of a part, which is that of its circuit. `None` if they differ.
+    /// The shape of a part, which is that of its circuit. What does not fit the key
+    /// is not learned: one part that is wrong does not make all later ones wrong.
+    ///
+    /// # Errors
+    /// [`ProveError::Key`] if the part does not fit the key, and
+    /// [`ProveError::OtherShape`] if an earlier part had another shape.
     pub(crate) fn learn(
         &self,
         circuit: &CircuitId,
+        part: usize,
         assigned: &Assigned,
-    ) -> Option<Arc<CircuitShape>> {
+        key: &Key,
+    ) -> Result<Arc<CircuitShape>, ProveError> {
         let digest = hex(&assigned.densities.digest());
         let mut known = self.known();
         if let Some((have, shape)) = known.shapes.get(circuit) {
-            let same = *have == digest && shape.sizes == to_circuit_sizes(&assigned.sizes);
-            return same.then(|| Arc::clone(shape));
+            if *have != digest || shape.sizes != to_circuit_sizes(&assigned.sizes) {
+                let circuit = circuit.clone();
+                return Err(ProveError::OtherShape { part, circuit });
+            }
+            // The key may be another one than the shape was learned with.
+            key.check_shape(shape)?;
+            return Ok(Arc::clone(shape));
         }
         let shape = Arc::new(to_shape(&assigned.sizes, &assigned.densities));
+        key.check_shape(&shape)?;
         known
             .shapes
             .insert(circuit.clone(), (digest.clone(), Arc::clone(&shape)));
@@ -59,17 +76,21 @@ impl Shapes {
             sizes: assigned.sizes,
             densities: digest,
         };
-        if let Err(error) = known.hints.learn(circuit.as_str(), hint) {
+        if !known.hints.keep(circuit.as_str(), hint) {
+            return Ok(shape);
+        }
+        // Nobody who asks for sizes waits for a file to be written.
+        let hints = known.hints.clone();
+        drop(known);
+        if let Err(error) = hints.save() {
             // Hints save memory traffic, they are not needed: the proof goes on.
             tracing::warn!(%circuit, %error, "the capacity hint was not saved");
         }
-        Some(shape)
+        Ok(shape)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known
-            .lock()
-            .expect("no code panics while it holds the shapes")
+        lock(&self.known)
     }
 }
 

@@ -1,10 +1,12 @@
 //! Where the time of a job went: one span a stage and part.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+
+use crate::lock::lock;
 
 /// Spans kept of one job; more are counted and dropped.
 const SPANS_MAX: usize = 4096;
@@ -12,8 +14,9 @@ const SPANS_MAX: usize = 4096;
 /// One stretch of work or waiting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Span {
-    /// What was done: `queue`, `key`, `reserve`, `synthesis`, the backend's phases
-    /// (`ntt`, `msm_h`, …), `verify`, `encode`.
+    /// What was done: `queue` and `key` before a part starts, `reserve`, `synthesis`,
+    /// the backend's phases (`ntt`, `msm_h`, …), or `prove` if it failed, `verify`,
+    /// `explain` after a proof that does not verify, and `verify_all`.
     pub name: &'static str,
     /// The part it was done for; `None` for the job as a whole.
     pub part: Option<usize>,
@@ -120,10 +123,8 @@ impl Timeline {
         }
     }
 
-    fn recorded(&self) -> std::sync::MutexGuard<'_, Recorded> {
-        self.spans
-            .lock()
-            .expect("no code panics while it holds the spans")
+    fn recorded(&self) -> MutexGuard<'_, Recorded> {
+        lock(&self.spans)
     }
 }
 
@@ -145,7 +146,7 @@ impl fmt::Display for Timeline {
                 }
             };
             let from = scale(span.start_ms);
-            let length = (scale(span.end_ms) - from).max(1);
+            let length = scale(span.end_ms).saturating_sub(from).max(1);
             let bar = format!("{}{}", " ".repeat(from), "#".repeat(length));
             writeln!(
                 f,

@@ -48,6 +48,11 @@ pub trait CircuitSpec: Send + Sync {
     /// Digest that the published list has for the proving key, if it lists it.
     fn params_digest(&self) -> Option<String>;
 
+    /// Digest that the published list has for the verifying key, if it lists it.
+    fn vk_digest(&self) -> Option<String> {
+        None
+    }
+
     /// Synthesises the circuit without a witness, for count and QAP passes.
     ///
     /// # Errors
@@ -57,7 +62,8 @@ pub trait CircuitSpec: Send + Sync {
 
 /// One circuit instance of a job.
 pub trait Part: Send + Sync {
-    /// Ranges that synthesise alone, each into its own part of the columns.
+    /// Number of ranges that may be synthesised apart; one after the other they are
+    /// the whole circuit. At least one.
     fn segments(&self) -> usize {
         1
     }
@@ -77,7 +83,7 @@ pub trait Workload: Send + Sync {
     /// The circuit that all parts share.
     fn circuit(&self) -> Arc<dyn CircuitSpec>;
 
-    /// Number of parts, at least one.
+    /// Number of parts. A job without any is refused.
     fn part_count(&self) -> usize;
 
     /// Part `index`, below [`part_count`](Self::part_count). May be called again,

@@ -70,6 +70,14 @@ pub(crate) enum Command {
     Evict(CircuitIdArgs),
 }
 
+impl Command {
+    /// Whether the command needs the processor that the binary was built for. The
+    /// others say what is wrong, so they run anywhere.
+    pub(crate) fn computes(&self) -> bool {
+        !matches!(self, Self::Config | Self::Doctor)
+    }
+}
+
 /// A kind and a size: which circuit.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CircuitArgs {
@@ -254,4 +262,22 @@ pub(crate) struct CircuitIdArgs {
     pub(crate) circuit_id: String,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_tells_of_a_wrong_processor_runs_on_it() {
+        let computes = |arguments: &[&str]| {
+            let program = ["cuzk"].iter().chain(arguments);
+            let args = Args::try_parse_from(program).expect("a command line");
+            args.command.computes()
+        };
+        assert!(!computes(&["doctor"]));
+        assert!(!computes(&["config"]));
+        assert!(computes(&["demo"]));
+        assert!(computes(&["params", "inspect", "key.params"]));
+    }
 }

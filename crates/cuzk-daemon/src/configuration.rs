@@ -17,7 +17,9 @@ const PARAMS_VARIABLE: &str = "FIL_PROOFS_PARAMETER_CACHE";
 
 /// Directories in which the stock software looks for real keys.
 pub(crate) fn real_key_directories() -> Vec<PathBuf> {
-    let named = std::env::var_os(PARAMS_VARIABLE).map(PathBuf::from);
+    let named = std::env::var_os(PARAMS_VARIABLE)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from);
     named
         .into_iter()
         .chain([PathBuf::from(STANDARD_PARAMS)])
@@ -44,7 +46,8 @@ pub(crate) fn load_with(
     let text = match &args.config {
         None => None,
         Some(path) => {
-            let bytes = files::read(path)?;
+            // The command line names a file that is of no use: wrong usage, not input.
+            let bytes = files::read(path).map_err(|failure| Failure::new(Exit::Usage, failure))?;
             let text = String::from_utf8(bytes).map_err(|_| {
                 Failure::new(Exit::Usage, format!("{}: not UTF-8 text", path.display()))
             })?;

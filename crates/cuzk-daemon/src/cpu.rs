@@ -5,27 +5,27 @@ use crate::exit::{Exit, Failure};
 
 /// Refuses a processor that lacks what the binary was built for.
 pub(crate) fn check() -> Result<(), Failure> {
-    let lacking = lacking();
+    judge(&needed())
+}
+
+/// Refuses if a feature is not there.
+fn judge(features: &[(&'static str, bool)]) -> Result<(), Failure> {
+    let lacking: Vec<&str> = features
+        .iter()
+        .filter(|(_, has)| !has)
+        .map(|(name, _)| *name)
+        .collect();
     if lacking.is_empty() {
         return Ok(());
     }
     Err(Failure::new(
         Exit::Failure,
         format!(
-            "this binary was built for processors with {}; build it with \
-             `--features portable` (or there) to run it here",
+            "this binary was built for processors with {}, which this one lacks; build it with \
+             `--features portable`, or on this machine",
             lacking.join(", ")
         ),
     ))
-}
-
-/// Features that the binary uses and the processor does not have.
-pub(crate) fn lacking() -> Vec<&'static str> {
-    needed()
-        .iter()
-        .filter(|(_, has)| !has)
-        .map(|(name, _)| *name)
-        .collect()
 }
 
 /// Features that the binary uses, and whether the processor has them.
@@ -56,4 +56,25 @@ pub(crate) fn needed() -> Vec<(&'static str, bool)> {
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn needed() -> Vec<(&'static str, bool)> {
     Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_without_a_feature_is_refused_in_words() {
+        judge(&[("avx2", true)]).expect("nothing is lacking");
+        let refused = judge(&[("avx2", true), ("adx", false)]).expect_err("adx is lacking");
+        assert_eq!(
+            refused.to_string(),
+            "this binary was built for processors with adx, which this one lacks; build it with \
+             `--features portable`, or on this machine"
+        );
+    }
+
+    #[test]
+    fn this_machine_runs_what_it_built() {
+        check().expect("the tests were built here");
+    }
 }

@@ -2,12 +2,26 @@
 
 use std::fs;
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::exit::{Exit, Failure};
 
-/// The contents of an input file.
+/// The most that is read of an input file: a C1 output of 64 GiB sectors has 70 MB.
+const INPUT_BYTES_MAX: u64 = 512 << 20;
+
+/// The contents of an input file. Devices and pipes are refused: they have no end.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let wrong = |reason: String| Failure::new(Exit::Input, format!("{}: {reason}", path.display()));
+    let about = fs::metadata(path).map_err(|error| at(Exit::Input, path, error))?;
+    if !about.is_file() {
+        return Err(wrong("not a regular file".to_owned()));
+    }
+    if about.len() > INPUT_BYTES_MAX {
+        return Err(wrong(format!(
+            "{} bytes, at most {INPUT_BYTES_MAX} are read",
+            about.len()
+        )));
+    }
     fs::read(path).map_err(|error| at(Exit::Input, path, error))
 }
 
@@ -25,41 +39,71 @@ pub(crate) fn check_new(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes a new file: under a temporary name, then under its own, so that nobody
-/// ever sees half of it. An existing file is never replaced.
-pub(crate) fn write_new(
-    path: &Path,
-    write: impl FnOnce(&mut fs::File) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    check_new(path)?;
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.partial", std::process::id()));
-    let temporary = Path::new(&name);
-    let written = fs::File::create_new(temporary)
-        .map_err(|error| at(Exit::Failure, temporary, error))
-        .and_then(|mut file| {
-            write(&mut file)?;
-            file.sync_all()
-                .map_err(|error| at(Exit::Failure, temporary, error))
-        })
-        .and_then(|()| {
-            // A link does not replace what came to be there in the meantime.
-            fs::hard_link(temporary, path).map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => exists(path),
-                _ => at(Exit::Failure, path, error),
-            })
-        });
-    // Either the file has its own name now, or it is not wanted.
-    let _ = fs::remove_file(temporary);
-    written
+/// A file that is being made: under a temporary name until it is finished, so that
+/// nobody ever sees half of it, and gone if it is dropped before.
+pub(crate) struct NewFile {
+    path: PathBuf,
+    temporary: PathBuf,
+    file: fs::File,
 }
 
-/// Writes bytes to a new file.
-pub(crate) fn write_bytes(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    write_new(path, |file| {
-        file.write_all(bytes)
-            .map_err(|error| at(Exit::Failure, path, error))
-    })
+impl NewFile {
+    /// Begins a file where there is none. That it can be written is known before the
+    /// work that fills it begins.
+    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        check_new(path)?;
+        // Short, since a name has a limit and the file's own may be at it.
+        let temporary = path.with_file_name(format!(".{}.partial", std::process::id()));
+        let file = fs::File::create_new(&temporary)
+            .map_err(|error| at(Exit::Failure, &temporary, error))?;
+        let path = path.to_owned();
+        Ok(Self {
+            path,
+            temporary,
+            file,
+        })
+    }
+
+    /// Fills the file and gives it its name. An existing file is never replaced.
+    pub(crate) fn finish(
+        mut self,
+        write: impl FnOnce(&mut fs::File) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        write(&mut self.file)?;
+        self.file
+            .sync_all()
+            .map_err(|error| at(Exit::Failure, &self.path, error))?;
+        publish(&self.temporary, &self.path)
+    }
+
+    /// Fills the file with bytes and gives it its name.
+    pub(crate) fn finish_with(self, bytes: &[u8]) -> Result<(), Failure> {
+        let path = self.path.clone();
+        self.finish(|file| {
+            file.write_all(bytes)
+                .map_err(|error| at(Exit::Failure, &path, error))
+        })
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        // Either the file has its own name now, or it is not wanted.
+        let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+/// Gives a file its name. A link does not replace what came to be there in the
+/// meantime; a file system without links leaves a moment in which a rename would.
+fn publish(temporary: &Path, path: &Path) -> Result<(), Failure> {
+    match fs::hard_link(temporary, path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(exists(path)),
+        Err(_) => {
+            check_new(path)?;
+            fs::rename(temporary, path).map_err(|error| at(Exit::Failure, path, error))
+        }
+    }
 }
 
 fn exists(path: &Path) -> Failure {
@@ -83,25 +127,45 @@ mod tests {
         let path = directory.path().join("proof");
         let left = || fs::read_dir(directory.path()).expect("readable").count();
 
-        let fails = write_new(&path, |file| {
+        let begun = NewFile::create(&path).expect("nothing is there");
+        let fails = begun.finish(|file| {
             file.write_all(b"half").expect("writable");
             Err(Failure::new(Exit::Failure, "no more"))
         });
         assert!(fails.is_err() && !path.exists());
         assert_eq!(left(), 0);
 
-        write_bytes(&path, b"whole").expect("writable");
-        let again = write_bytes(&path, b"other").expect_err("exists");
+        let write = |path: &Path, bytes: &[u8]| NewFile::create(path)?.finish_with(bytes);
+        write(&path, b"whole").expect("writable");
+        let again = write(&path, b"other").expect_err("exists");
         assert_eq!(again.exit, Exit::Usage);
+        // Somebody else was faster.
+        let slow = directory.path().join("slow");
+        let begun = NewFile::create(&slow).expect("nothing is there");
+        fs::write(&slow, b"theirs").expect("writable");
+        assert_eq!(
+            begun.finish_with(b"ours").expect_err("theirs").exit,
+            Exit::Usage
+        );
+        assert_eq!(fs::read(&slow).expect("readable"), b"theirs");
+        fs::remove_file(&slow).expect("removable");
         assert_eq!(fs::read(&path).expect("readable"), b"whole");
         assert_eq!(left(), 1);
 
         let nowhere = directory.path().join("no/where");
         assert!(
-            write_bytes(&nowhere, b"")
+            write(&nowhere, b"")
                 .expect_err("no directory")
                 .to_string()
                 .contains("no such")
         );
+    }
+
+    #[test]
+    fn what_has_no_end_is_not_read() {
+        for path in ["/dev/zero", "/"] {
+            let error = read(Path::new(path)).expect_err("not a file").to_string();
+            assert_eq!(error, format!("{path}: not a regular file"));
+        }
     }
 }

@@ -38,16 +38,24 @@ pub fn run<T: Into<OsString> + Clone>(arguments: impl IntoIterator<Item = T>) ->
         Ok(args) => args,
         Err(error) => {
             // Help and version are printed this way too, and are no error.
-            let _ = error.print();
-            return if error.use_stderr() {
-                Exit::Usage
-            } else {
-                Exit::Success
-            };
+            let printed = error.print();
+            if error.use_stderr() {
+                return Exit::Usage;
+            }
+            return ended(output::written(printed));
         }
     };
     output::start_log(args.log);
-    match cpu::check().and_then(|()| commands::run(&args)) {
+    let able = if args.command.computes() {
+        cpu::check()
+    } else {
+        Ok(())
+    };
+    ended(able.and_then(|()| commands::run(&args)))
+}
+
+fn ended(outcome: Result<(), exit::Failure>) -> Exit {
+    match outcome {
         Ok(()) => Exit::Success,
         Err(failure) => {
             output::failure(&failure);

@@ -8,7 +8,7 @@ use std::io::{self, BufWriter};
 use cuzk_filecoin::ProofKind;
 use cuzk_filecoin::fixture::{FixtureOptions, generate};
 
-const USAGE: &str = "usage: fixture porep|wpost|winning SECTOR_SIZE SEED [WINDOW_SECTORS]";
+const USAGE: &str = "usage: fixture porep|snap|wpost|winning SECTOR_SIZE SEED [WINDOW_SECTORS]";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -12,7 +12,7 @@ use filecoin_proofs::parameters::{
 use filecoin_proofs::{PoRepConfig, PoStConfig};
 use storage_proofs_core::compound_proof::CompoundProof;
 use storage_proofs_core::parameter_cache::{
-    CacheableParameters, get_parameter_data, parameter_id, verifying_key_id,
+    CacheableParameters, get_parameter_data, get_verifying_key_data, parameter_id, verifying_key_id,
 };
 use storage_proofs_porep::stacked::{StackedCompound, StackedDrg};
 use storage_proofs_post::fallback::{FallbackPoSt, FallbackPoStCompound};
@@ -91,6 +91,10 @@ impl CircuitSpec for FilecoinCircuit {
 
     fn params_digest(&self) -> Option<String> {
         get_parameter_data(&self.cache_identifier()).map(|data| data.digest.clone())
+    }
+
+    fn vk_digest(&self) -> Option<String> {
+        get_verifying_key_data(&self.cache_identifier()).map(|data| data.digest.clone())
     }
 
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {

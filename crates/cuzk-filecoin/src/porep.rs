@@ -1,10 +1,8 @@
 //! PoRep C2: a C1 output to one part a partition.
 
-use std::sync::Arc;
-
 use bellpepper_core::{Circuit, SynthesisError};
 use blstrs::Scalar;
-use cuzk_core::{Part, WorkloadError};
+use cuzk_core::WorkloadError;
 use cuzk_synth::Pass;
 use filecoin_hashers::HashFunction;
 use filecoin_hashers::poseidon::{PoseidonDomain, PoseidonFunction};
@@ -29,7 +27,7 @@ use crate::registered::seal_proof;
 use crate::request::{Request, prover_id};
 use crate::shape::Shape;
 use crate::sizes::{ProofKind, SectorSize};
-use crate::workload::Job;
+use crate::workload::{FilecoinWorkload, Job};
 
 const FIELD: &str = "vanilla_proof";
 
@@ -37,7 +35,10 @@ type Inputs = PublicInputs<PoseidonDomain, Sha256Domain>;
 type Compound<Tree> = StackedCompound<Tree, DefaultPieceHasher>;
 type VanillaProof<Tree> = stacked::Proof<Tree, DefaultPieceHasher>;
 
-pub(crate) fn job(request: &Request, size: SectorSize) -> Result<Box<dyn Job>, WorkloadError> {
+pub(crate) fn workload(
+    request: &Request,
+    size: SectorSize,
+) -> Result<FilecoinWorkload, WorkloadError> {
     if !request.vanilla_proofs.is_empty() {
         let reason = format!("{} takes a C1 output in vanilla_proof", request.proof_kind);
         return Err(fault("vanilla_proofs", reason));
@@ -159,7 +160,7 @@ impl Context<'_> {
     fn check<Tree: Shape>(
         self,
         proofs: Vec<Vec<ChallengeProof<Tree>>>,
-    ) -> Result<Box<dyn Job>, WorkloadError> {
+    ) -> Result<FilecoinWorkload, WorkloadError> {
         let config = self.registered.as_v1_config();
         let params = public_params::<Tree>(&config)
             .map_err(|error| fault("registered_proof", format!("{error:#}")))?;
@@ -172,14 +173,17 @@ impl Context<'_> {
             .enumerate()
             .map(|(partition, challenges)| well_formed_partition(&params, partition, challenges))
             .collect::<Result<_, _>>()?;
-        Ok(Box::new(Arc::new(PorepJob {
-            size: self.size,
-            miner_id: self.request.miner_id,
-            sector_number: self.request.sector_number,
+        let job = PorepJob {
             inputs: self.inputs,
             params,
             proofs,
-        })))
+        };
+        Ok(FilecoinWorkload::new(
+            FilecoinCircuit::new(ProofKind::PoRep, self.size),
+            self.request.sector(),
+            want,
+            job,
+        ))
     }
 }
 
@@ -225,16 +229,34 @@ fn challenge_fault(
 
 /// A PoRep with the vanilla proofs of all partitions.
 struct PorepJob<Tree: Shape> {
-    size: SectorSize,
-    miner_id: u64,
-    sector_number: u64,
     inputs: Inputs,
     params: PublicParams<Tree>,
     proofs: Vec<Vec<VanillaProof<Tree>>>,
 }
 
-impl<Tree: Shape> PorepJob<Tree> {
-    fn check_partition(&self, partition: usize) -> Result<(), WorkloadError> {
+impl<Tree: Shape> Job for PorepJob<Tree> {
+    fn synthesize(&self, partition: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        let circuit: StackedCircuit<Tree, DefaultPieceHasher> = Compound::<Tree>::circuit(
+            &self.inputs,
+            (),
+            &self.proofs[partition],
+            &self.params,
+            Some(partition),
+        )
+        .map_err(|_| SynthesisError::Unsatisfiable)?;
+        circuit.synthesize(pass)
+    }
+
+    fn public_inputs(&self, partition: usize) -> Result<Vec<Scalar>, WorkloadError> {
+        <Compound<Tree> as CompoundProof<
+            '_,
+            StackedDrg<'_, Tree, DefaultPieceHasher>,
+            _,
+        >>::generate_public_inputs(&self.inputs, &self.params, Some(partition))
+        .map_err(|error| fault(FIELD, format!("{error:#}")))
+    }
+
+    fn check_part(&self, partition: usize) -> Result<(), WorkloadError> {
         let proofs = &self.proofs[partition];
         let comm_r = PoseidonFunction::hash2(&proofs[0].comm_c(), &proofs[0].comm_r_last());
         if self.inputs.tau.as_ref().map(|tau| tau.comm_r) != Some(comm_r) {
@@ -260,62 +282,5 @@ impl<Tree: Shape> PorepJob<Tree> {
                 let reason = "the proof does not hold for the challenge that the seed draws";
                 Err(challenge_fault(partition, index, reason))
             })
-    }
-}
-
-impl<Tree: Shape> Job for Arc<PorepJob<Tree>> {
-    fn label(&self) -> String {
-        let (size, sector, miner) = (self.size.short_name(), self.sector_number, self.miner_id);
-        format!("porep-{size} sector {sector} of miner {miner}")
-    }
-
-    fn circuit(&self) -> FilecoinCircuit {
-        FilecoinCircuit::new(ProofKind::PoRep, self.size)
-    }
-
-    fn part_count(&self) -> usize {
-        self.proofs.len()
-    }
-
-    fn part(&self, partition: usize) -> Box<dyn Part> {
-        Box::new(PorepPart {
-            job: Arc::clone(self),
-            partition,
-        })
-    }
-
-    fn public_inputs(&self, partition: usize) -> Result<Vec<Scalar>, WorkloadError> {
-        <Compound<Tree> as CompoundProof<
-            '_,
-            StackedDrg<'_, Tree, DefaultPieceHasher>,
-            _,
-        >>::generate_public_inputs(&self.inputs, &self.params, Some(partition))
-        .map_err(|error| fault(FIELD, format!("{error:#}")))
-    }
-
-    fn check_vanilla(&self) -> Result<(), WorkloadError> {
-        (0..self.proofs.len())
-            .into_par_iter()
-            .try_for_each(|partition| self.check_partition(partition))
-    }
-}
-
-struct PorepPart<Tree: Shape> {
-    job: Arc<PorepJob<Tree>>,
-    partition: usize,
-}
-
-impl<Tree: Shape> Part for PorepPart<Tree> {
-    fn synthesize(&self, _: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
-        let job = &self.job;
-        let circuit: StackedCircuit<Tree, DefaultPieceHasher> = Compound::<Tree>::circuit(
-            &job.inputs,
-            (),
-            &job.proofs[self.partition],
-            &job.params,
-            Some(self.partition),
-        )
-        .map_err(|_| SynthesisError::Unsatisfiable)?;
-        circuit.synthesize(pass)
     }
 }

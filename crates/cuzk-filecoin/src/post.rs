@@ -1,10 +1,8 @@
 //! WinningPoSt and WindowPoSt: bincode sector proofs to one part.
 
-use std::sync::Arc;
-
 use bellpepper_core::{Circuit, SynthesisError};
 use blstrs::Scalar;
-use cuzk_core::{CircuitSpec, Part, WorkloadError};
+use cuzk_core::WorkloadError;
 use cuzk_synth::Pass;
 use filecoin_hashers::poseidon::PoseidonDomain;
 use filecoin_proofs::parameters::{window_post_public_params, winning_post_public_params};
@@ -25,29 +23,25 @@ use crate::registered::post_proof;
 use crate::request::{Request, bytes32, prover_id};
 use crate::shape::{Shape, with_tree};
 use crate::sizes::{ProofKind, SectorSize};
-use crate::workload::Job;
+use crate::workload::{FilecoinWorkload, Job};
 
 /// Partitions that the chain allows in a deadline.
-const PARTITIONS_MAX: u32 = 3000;
+pub(crate) const PARTITIONS_MAX: u32 = 3000;
 
 const PROOFS: &str = "vanilla_proofs";
 
-pub(crate) fn job(request: &Request, size: SectorSize) -> Result<Box<dyn Job>, WorkloadError> {
-    if !request.vanilla_proof.is_empty() {
-        let kind = request.proof_kind;
-        let reason = format!("{kind} takes its proofs in vanilla_proofs, one a sector");
-        return Err(fault("vanilla_proof", reason));
-    }
+pub(crate) fn workload(
+    request: &Request,
+    size: SectorSize,
+) -> Result<FilecoinWorkload, WorkloadError> {
+    request.sends_a_list("sector")?;
     with_tree!(size, parse(request, size))
 }
 
 /// A PoSt of one partition.
 struct PostJob<Tree: Shape> {
-    circuit: FilecoinCircuit,
-    miner_id: u64,
+    kind: ProofKind,
     partition_index: u32,
-    /// Sectors that the client sent, before padding.
-    sector_count: usize,
     params: PublicParams,
     /// Of this partition alone, as if it were the first.
     inputs: PublicInputs<PoseidonDomain>,
@@ -55,7 +49,10 @@ struct PostJob<Tree: Shape> {
     proof: Proof<Tree::Proof>,
 }
 
-fn parse<Tree: Shape>(request: &Request, size: SectorSize) -> Result<Box<dyn Job>, WorkloadError> {
+fn parse<Tree: Shape>(
+    request: &Request,
+    size: SectorSize,
+) -> Result<FilecoinWorkload, WorkloadError> {
     let kind = request.proof_kind;
     let config = post_proof(request.registered_proof, kind, size)?.as_v1_config();
     check_partition(request)?;
@@ -80,6 +77,18 @@ fn parse<Tree: Shape>(request: &Request, size: SectorSize) -> Result<Box<dyn Job
     for (index, bytes) in request.vanilla_proofs.iter().enumerate() {
         let (sector, proof) = sector_proof::<Tree>(bytes, &config, size)
             .map_err(|reason| fault(item(PROOFS, index), reason))?;
+        // The chain lists the sectors of a partition in ascending order, and so does
+        // every verifier: in another order the proof would be for nobody.
+        if let Some(before) = sectors.last().map(|before: &PublicSector<_>| before.id)
+            && before >= sector.id
+        {
+            let reason = format!(
+                "sector {} comes after sector {before}; sectors must ascend",
+                u64::from(sector.id),
+                before = u64::from(before),
+            );
+            return Err(fault(item(PROOFS, index), reason));
+        }
         sectors.push(sector);
         proofs.push(proof);
     }
@@ -95,11 +104,9 @@ fn parse<Tree: Shape>(request: &Request, size: SectorSize) -> Result<Box<dyn Job
     if let Some(last) = proofs.last().cloned() {
         proofs.resize(params.sector_count, last);
     }
-    Ok(Box::new(Arc::new(PostJob::<Tree> {
-        circuit: FilecoinCircuit::new(kind, size),
-        miner_id: request.miner_id,
+    let job = PostJob::<Tree> {
+        kind,
         partition_index: request.partition_index,
-        sector_count: count,
         inputs: PublicInputs {
             randomness: randomness.into(),
             prover_id: prover_id(request.miner_id).into(),
@@ -108,7 +115,14 @@ fn parse<Tree: Shape>(request: &Request, size: SectorSize) -> Result<Box<dyn Job
         },
         params,
         proof: Proof { sectors: proofs },
-    })))
+    };
+    let (partition, miner) = (request.partition_index, request.miner_id);
+    let subject = match kind {
+        ProofKind::WinningPost => format!("of miner {miner}"),
+        _ => format!("partition {partition} ({count} sectors) of miner {miner}"),
+    };
+    let circuit = FilecoinCircuit::new(kind, size);
+    Ok(FilecoinWorkload::new(circuit, subject, 1, job))
 }
 
 fn check_partition(request: &Request) -> Result<(), WorkloadError> {
@@ -190,7 +204,7 @@ fn unroll<P: MerkleProofTrait>(
 
 impl<Tree: Shape> PostJob<Tree> {
     fn is_winning(&self) -> bool {
-        self.circuit.kind == ProofKind::WinningPost
+        self.kind == ProofKind::WinningPost
     }
 
     /// The challenges of the old API depend on a sector's place in the whole
@@ -232,27 +246,17 @@ impl<Tree: Shape> PostJob<Tree> {
     }
 }
 
-impl<Tree: Shape> Job for Arc<PostJob<Tree>> {
-    fn label(&self) -> String {
-        let id = self.circuit.id();
-        let (miner, count) = (self.miner_id, self.sector_count);
-        if self.is_winning() {
-            return format!("{id} of miner {miner}");
-        }
-        let partition = self.partition_index;
-        format!("{id} partition {partition} ({count} sectors) of miner {miner}")
-    }
-
-    fn circuit(&self) -> FilecoinCircuit {
-        self.circuit
-    }
-
-    fn part_count(&self) -> usize {
-        1
-    }
-
-    fn part(&self, _: usize) -> Box<dyn Part> {
-        Box::new(PostPart(Arc::clone(self)))
+impl<Tree: Shape> Job for PostJob<Tree> {
+    fn synthesize(&self, _: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        let circuit: FallbackPoStCircuit<Tree> = FallbackPoStCompound::circuit(
+            &self.inputs,
+            Default::default(),
+            &self.proof,
+            &self.params,
+            Some(0),
+        )
+        .map_err(|_| SynthesisError::Unsatisfiable)?;
+        circuit.synthesize(pass)
     }
 
     fn public_inputs(&self, _: usize) -> Result<Vec<Scalar>, WorkloadError> {
@@ -264,7 +268,7 @@ impl<Tree: Shape> Job for Arc<PostJob<Tree>> {
             .map_err(|error| fault(PROOFS, format!("{error:#}")))
     }
 
-    fn check_vanilla(&self) -> Result<(), WorkloadError> {
+    fn check_part(&self, _: usize) -> Result<(), WorkloadError> {
         // Sector by sector, so that the error names one. A sector keeps its place
         // through the partition index of a partition with one place.
         let places = self.params.sector_count;
@@ -296,22 +300,5 @@ impl<Tree: Shape> Job for Arc<PostJob<Tree>> {
             }
         }
         Ok(())
-    }
-}
-
-struct PostPart<Tree: Shape>(Arc<PostJob<Tree>>);
-
-impl<Tree: Shape> Part for PostPart<Tree> {
-    fn synthesize(&self, _: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
-        let job = &self.0;
-        let circuit: FallbackPoStCircuit<Tree> = FallbackPoStCompound::circuit(
-            &job.inputs,
-            Default::default(),
-            &job.proof,
-            &job.params,
-            Some(0),
-        )
-        .map_err(|_| SynthesisError::Unsatisfiable)?;
-        circuit.synthesize(pass)
     }
 }

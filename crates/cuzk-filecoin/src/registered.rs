@@ -94,7 +94,9 @@ pub(crate) fn seal_proof(
 /// Where the groups begin that new proofs are made for.
 const SEAL_V1_1: usize = 5;
 const WINNING_V1: usize = 0;
+const WINDOW_V1: usize = 5;
 const WINDOW_V1_1: usize = 10;
+const UPDATE_V1: usize = 0;
 
 /// A registered proof with the chain's number of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +118,17 @@ pub(crate) fn winning_post_of(size: SectorSize) -> Registered<RegisteredPoStProo
 /// The WindowPoSt of a size: V1.1, which the API calls V1.2.
 pub(crate) fn window_post_of(size: SectorSize) -> Registered<RegisteredPoStProof> {
     of_group(&POST_PROOFS, WINDOW_V1_1, size)
+}
+
+/// The first WindowPoSt of a size: V1, whose challenges depend on a sector's place in
+/// its deadline.
+pub(crate) fn first_window_post_of(size: SectorSize) -> Registered<RegisteredPoStProof> {
+    of_group(&POST_PROOFS, WINDOW_V1, size)
+}
+
+/// The replica update of a size: V1.
+pub(crate) fn update_of(size: SectorSize) -> Registered<RegisteredUpdateProof> {
+    of_group(&UPDATE_PROOFS, UPDATE_V1, size)
 }
 
 fn of_group<Proof: Copy>(table: &[Proof], first: usize, size: SectorSize) -> Registered<Proof> {

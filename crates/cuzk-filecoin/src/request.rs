@@ -127,12 +127,26 @@ impl Request {
                 format!("{have} bytes; the chain has {known}"),
             )
         })?;
-        let job = match self.proof_kind {
-            ProofKind::PoRep => porep::job(self, size)?,
-            ProofKind::WindowPost | ProofKind::WinningPost => post::job(self, size)?,
-            ProofKind::SnapDeals => snap::job(self, size)?,
-        };
-        Ok(FilecoinWorkload::new(job))
+        match self.proof_kind {
+            ProofKind::PoRep => porep::workload(self, size),
+            ProofKind::WindowPost | ProofKind::WinningPost => post::workload(self, size),
+            ProofKind::SnapDeals => snap::workload(self, size),
+        }
+    }
+
+    /// Refuses one proof where a list is due, with an item for each `unit`.
+    pub(crate) fn sends_a_list(&self, unit: &str) -> Result<(), WorkloadError> {
+        if self.vanilla_proof.is_empty() {
+            return Ok(());
+        }
+        let kind = self.proof_kind;
+        let reason = format!("{kind} takes its proofs in vanilla_proofs, one a {unit}");
+        Err(fault("vanilla_proof", reason))
+    }
+
+    /// For labels: whose sector a PoRep or a replica update is of.
+    pub(crate) fn sector(&self) -> String {
+        format!("sector {} of miner {}", self.sector_number, self.miner_id)
     }
 }
 

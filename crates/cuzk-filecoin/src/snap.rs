@@ -1,15 +1,12 @@
 //! SnapDeals: bincode partition proofs of a replica update, one part each.
 
-use std::sync::Arc;
-
 use bellpepper_core::{Circuit, SynthesisError};
 use blstrs::Scalar;
-use cuzk_core::{Part, WorkloadError};
+use cuzk_core::WorkloadError;
 use cuzk_synth::Pass;
 use filecoin_hashers::sha256::{Sha256Domain, Sha256Hasher};
 use filecoin_hashers::{HashFunction, Hasher};
 use generic_array::typenum::U2;
-use rayon::prelude::*;
 use storage_proofs_core::compound_proof::CompoundProof;
 use storage_proofs_core::merkle::{MerkleProof, MerkleProofTrait};
 use storage_proofs_core::proof::ProofScheme;
@@ -26,32 +23,31 @@ use crate::registered::same_update_proof;
 use crate::request::{Request, bytes32};
 use crate::shape::{Shape, with_tree};
 use crate::sizes::{ProofKind, SectorSize};
-use crate::workload::Job;
+use crate::workload::{FilecoinWorkload, Job};
 
 const PROOFS: &str = "vanilla_proofs";
 
-pub(crate) fn job(request: &Request, size: SectorSize) -> Result<Box<dyn Job>, WorkloadError> {
-    if !request.vanilla_proof.is_empty() {
-        let kind = request.proof_kind;
-        let reason = format!("{kind} takes its proofs in vanilla_proofs, one a partition");
-        return Err(fault("vanilla_proof", reason));
-    }
+pub(crate) fn workload(
+    request: &Request,
+    size: SectorSize,
+) -> Result<FilecoinWorkload, WorkloadError> {
+    request.sends_a_list("partition")?;
     same_update_proof(request.registered_proof, size)?;
     with_tree!(size, parse(request, size))
 }
 
 /// An update with the vanilla proofs of all partitions.
 struct SnapJob<Tree: Shape> {
-    size: SectorSize,
-    miner_id: u64,
-    sector_number: u64,
     params: PublicParams,
     /// The partition is filled in where it is needed.
     inputs: PublicInputs,
     proofs: Vec<PartitionProof<Tree>>,
 }
 
-fn parse<Tree: Shape>(request: &Request, size: SectorSize) -> Result<Box<dyn Job>, WorkloadError> {
+fn parse<Tree: Shape>(
+    request: &Request,
+    size: SectorSize,
+) -> Result<FilecoinWorkload, WorkloadError> {
     let params = PublicParams::from_sector_size(size.bytes());
     let (have, want) = (request.vanilla_proofs.len(), params.partition_count);
     if have != want {
@@ -72,14 +68,17 @@ fn parse<Tree: Shape>(request: &Request, size: SectorSize) -> Result<Box<dyn Job
             partition_proof(bytes, &params).map_err(|reason| fault(item(PROOFS, index), reason))
         })
         .collect::<Result<_, _>>()?;
-    Ok(Box::new(Arc::new(SnapJob::<Tree> {
-        size,
-        miner_id: request.miner_id,
-        sector_number: request.sector_number,
+    let job = SnapJob::<Tree> {
         params,
         inputs,
         proofs,
-    })))
+    };
+    Ok(FilecoinWorkload::new(
+        FilecoinCircuit::new(ProofKind::SnapDeals, size),
+        request.sector(),
+        job.proofs.len(),
+        job,
+    ))
 }
 
 fn commitment(field: &str, bytes: &[u8]) -> Result<[u8; 32], WorkloadError> {
@@ -152,8 +151,40 @@ fn upper_path<Tree: Shape>(
     path.split_off(path.len() - params.partition_bit_len)
 }
 
-impl<Tree: Shape> SnapJob<Tree> {
-    fn check_partition(&self, partition: usize) -> Result<(), WorkloadError> {
+/// Root of the binary tree over the apex leafs, whose count is a power of two.
+fn apex_root(mut row: Vec<Sha256Domain>) -> Sha256Domain {
+    while row.len() > 1 {
+        row = row
+            .chunks(2)
+            .map(|pair| <Sha256Hasher as Hasher>::Function::hash2(&pair[0], &pair[1]))
+            .collect();
+    }
+    row[0]
+}
+
+impl<Tree: Shape> Job for SnapJob<Tree> {
+    fn synthesize(&self, partition: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        let circuit: EmptySectorUpdateCircuit<Tree> = EmptySectorUpdateCompound::circuit(
+            &self.inputs,
+            (),
+            &self.proofs[partition],
+            &self.params,
+            Some(partition),
+        )
+        .map_err(|_| SynthesisError::Unsatisfiable)?;
+        circuit.synthesize(pass)
+    }
+
+    fn public_inputs(&self, partition: usize) -> Result<Vec<Scalar>, WorkloadError> {
+        EmptySectorUpdateCompound::<Tree>::generate_public_inputs(
+            &self.inputs,
+            &self.params,
+            Some(partition),
+        )
+        .map_err(|error| fault(PROOFS, format!("{error:#}")))
+    }
+
+    fn check_part(&self, partition: usize) -> Result<(), WorkloadError> {
         let proof = &self.proofs[partition];
         let at = |reason: &str| fault(item(PROOFS, partition), reason);
         let inputs = PublicInputs {
@@ -178,73 +209,5 @@ impl<Tree: Shape> SnapJob<Tree> {
             return Err(at("its apex leafs do not lead to comm_d_new"));
         }
         Ok(())
-    }
-}
-
-/// Root of the binary tree over the apex leafs, whose count is a power of two.
-fn apex_root(mut row: Vec<Sha256Domain>) -> Sha256Domain {
-    while row.len() > 1 {
-        row = row
-            .chunks(2)
-            .map(|pair| <Sha256Hasher as Hasher>::Function::hash2(&pair[0], &pair[1]))
-            .collect();
-    }
-    row[0]
-}
-
-impl<Tree: Shape> Job for Arc<SnapJob<Tree>> {
-    fn label(&self) -> String {
-        let (size, sector, miner) = (self.size.short_name(), self.sector_number, self.miner_id);
-        format!("snap-{size} sector {sector} of miner {miner}")
-    }
-
-    fn circuit(&self) -> FilecoinCircuit {
-        FilecoinCircuit::new(ProofKind::SnapDeals, self.size)
-    }
-
-    fn part_count(&self) -> usize {
-        self.proofs.len()
-    }
-
-    fn part(&self, partition: usize) -> Box<dyn Part> {
-        Box::new(SnapPart {
-            job: Arc::clone(self),
-            partition,
-        })
-    }
-
-    fn public_inputs(&self, partition: usize) -> Result<Vec<Scalar>, WorkloadError> {
-        EmptySectorUpdateCompound::<Tree>::generate_public_inputs(
-            &self.inputs,
-            &self.params,
-            Some(partition),
-        )
-        .map_err(|error| fault(PROOFS, format!("{error:#}")))
-    }
-
-    fn check_vanilla(&self) -> Result<(), WorkloadError> {
-        (0..self.proofs.len())
-            .into_par_iter()
-            .try_for_each(|partition| self.check_partition(partition))
-    }
-}
-
-struct SnapPart<Tree: Shape> {
-    job: Arc<SnapJob<Tree>>,
-    partition: usize,
-}
-
-impl<Tree: Shape> Part for SnapPart<Tree> {
-    fn synthesize(&self, _: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
-        let job = &self.job;
-        let circuit: EmptySectorUpdateCircuit<Tree> = EmptySectorUpdateCompound::circuit(
-            &job.inputs,
-            (),
-            &job.proofs[self.partition],
-            &job.params,
-            Some(self.partition),
-        )
-        .map_err(|_| SynthesisError::Unsatisfiable)?;
-        circuit.synthesize(pass)
     }
 }

@@ -1,10 +1,15 @@
 //! The engine's view of a request, and verification.
 
+use std::fmt;
 use std::sync::Arc;
 
-use bellperson::groth16::{PreparedVerifyingKey, Proof, verify_proof};
+use bellpepper_core::SynthesisError;
+use bellperson::groth16::{PreparedVerifyingKey, Proof, verify_proof, verify_proofs_batch};
 use blstrs::{Bls12, Scalar};
 use cuzk_core::{CircuitSpec, Part, Workload, WorkloadError};
+use cuzk_synth::Pass;
+use rand_core::OsRng;
+use rayon::prelude::*;
 
 use crate::circuits::FilecoinCircuit;
 use crate::error::{fault, item};
@@ -12,16 +17,26 @@ use crate::error::{fault, item};
 /// Bytes of one encoded proof: two compressed G1 points and one G2 point.
 pub const PROOF_BYTES: usize = 192;
 
-/// What a proof kind makes of a request.
+/// What a proof kind makes of a request. Every `part` is below the workload's count.
 pub(crate) trait Job: Send + Sync {
-    fn label(&self) -> String;
-    fn circuit(&self) -> FilecoinCircuit;
-    fn part_count(&self) -> usize;
-    /// Part `index`, below `part_count`.
-    fn part(&self, index: usize) -> Box<dyn Part>;
+    /// Synthesises a part with its witness.
+    fn synthesize(&self, part: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError>;
     /// Public inputs of a part as a verifier computes them, without the one.
-    fn public_inputs(&self, index: usize) -> Result<Vec<Scalar>, WorkloadError>;
-    fn check_vanilla(&self) -> Result<(), WorkloadError>;
+    fn public_inputs(&self, part: usize) -> Result<Vec<Scalar>, WorkloadError>;
+    /// Checks the vanilla proofs of a part.
+    fn check_part(&self, part: usize) -> Result<(), WorkloadError>;
+}
+
+/// A part of any kind: synthesised whole, as one segment.
+struct JobPart {
+    job: Arc<dyn Job>,
+    index: usize,
+}
+
+impl Part for JobPart {
+    fn synthesize(&self, _: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        self.job.synthesize(self.index, pass)
+    }
 }
 
 /// A request, parsed: its parts for the engine, and the check of its proofs.
@@ -29,25 +44,39 @@ pub(crate) trait Job: Send + Sync {
 /// Memory: the vanilla proofs are held as parsed, about as large as their bincode
 /// (a 32 GiB PoRep 17 MB, a full WindowPoSt partition 65 MB).
 pub struct FilecoinWorkload {
-    job: Box<dyn Job>,
+    circuit: FilecoinCircuit,
+    label: String,
+    part_count: usize,
+    job: Arc<dyn Job>,
 }
 
-impl std::fmt::Debug for FilecoinWorkload {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for FilecoinWorkload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("FilecoinWorkload")
-            .field(&self.job.label())
+            .field(&self.label)
             .finish()
     }
 }
 
 impl FilecoinWorkload {
-    pub(crate) fn new(job: Box<dyn Job>) -> Self {
-        Self { job }
+    /// A workload of `part_count` parts; `subject` says what is proven about whom.
+    pub(crate) fn new(
+        circuit: FilecoinCircuit,
+        subject: impl fmt::Display,
+        part_count: usize,
+        job: impl Job + 'static,
+    ) -> Self {
+        Self {
+            circuit,
+            label: format!("{} {subject}", circuit.id()),
+            part_count,
+            job: Arc::new(job),
+        }
     }
 
     /// Which circuit the parts share, with its kind and sector size.
     pub fn filecoin_circuit(&self) -> FilecoinCircuit {
-        self.job.circuit()
+        self.circuit
     }
 
     /// Checks the vanilla proofs natively: paths, labels, challenges. Cheap beside
@@ -55,9 +84,11 @@ impl FilecoinWorkload {
     /// proof that does not hold is the caller's error.
     ///
     /// # Errors
-    /// With the field and place of the first one that does not hold.
+    /// With the field and place of one that does not hold.
     pub fn check_vanilla(&self) -> Result<(), WorkloadError> {
-        self.job.check_vanilla()
+        (0..self.part_count)
+            .into_par_iter()
+            .try_for_each(|part| self.job.check_part(part))
     }
 
     /// Public inputs of a part as a verifier computes them, without the constant
@@ -83,12 +114,50 @@ impl FilecoinWorkload {
         self.verify(vk, &self.decode(bytes)?)
     }
 
+    /// The first part whose proof does not hold, if one does not.
+    ///
+    /// All proofs are checked as one random combination first, which is much cheaper
+    /// and fails, but for a chance below 2^-100, if any of them does. Only then they
+    /// are checked one by one.
+    ///
+    /// # Errors
+    /// If there is not one proof a part, or the key is of another circuit.
+    pub fn invalid_part(
+        &self,
+        vk: &PreparedVerifyingKey<Bls12>,
+        proofs: &[Proof<Bls12>],
+    ) -> Result<Option<usize>, WorkloadError> {
+        self.counted(proofs)?;
+        let inputs = (0..proofs.len())
+            .map(|part| self.job.public_inputs(part))
+            .collect::<Result<Vec<_>, _>>()?;
+        let Some(first) = inputs.first() else {
+            return Ok(None);
+        };
+        let other_key = |_| {
+            let circuit = self.circuit;
+            let (kind, size, count) = (circuit.kind, circuit.sector_size, first.len());
+            let reason = format!("not of {kind} {size}, which has {count} public inputs");
+            fault("verifying key", reason)
+        };
+        let all: Vec<_> = proofs.iter().collect();
+        if verify_proofs_batch(vk, &mut OsRng, &all, &inputs).map_err(other_key)? {
+            return Ok(None);
+        }
+        for (part, (proof, inputs)) in proofs.iter().zip(&inputs).enumerate() {
+            if !verify_proof(vk, proof, inputs).map_err(other_key)? {
+                return Ok(Some(part));
+            }
+        }
+        Ok(None)
+    }
+
     /// Reads encoded proofs, one a part.
     ///
     /// # Errors
     /// If the length is wrong or a point is not on its curve or in its group.
     pub fn decode(&self, bytes: &[u8]) -> Result<Vec<Proof<Bls12>>, WorkloadError> {
-        let want = self.job.part_count() * PROOF_BYTES;
+        let want = self.part_count * PROOF_BYTES;
         if bytes.len() != want {
             let have = bytes.len();
             return Err(fault("proof", format!("{have} bytes, must be {want}")));
@@ -103,7 +172,7 @@ impl FilecoinWorkload {
     }
 
     fn in_range(&self, part: usize) -> Result<(), WorkloadError> {
-        let count = self.job.part_count();
+        let count = self.part_count;
         if part < count {
             return Ok(());
         }
@@ -111,7 +180,7 @@ impl FilecoinWorkload {
     }
 
     fn counted(&self, proofs: &[Proof<Bls12>]) -> Result<(), WorkloadError> {
-        let (have, want) = (proofs.len(), self.job.part_count());
+        let (have, want) = (proofs.len(), self.part_count);
         if have == want {
             return Ok(());
         }
@@ -121,20 +190,23 @@ impl FilecoinWorkload {
 
 impl Workload for FilecoinWorkload {
     fn label(&self) -> String {
-        self.job.label()
+        self.label.clone()
     }
 
     fn circuit(&self) -> Arc<dyn CircuitSpec> {
-        Arc::new(self.job.circuit())
+        Arc::new(self.circuit)
     }
 
     fn part_count(&self) -> usize {
-        self.job.part_count()
+        self.part_count
     }
 
     fn part(&self, index: usize) -> Result<Box<dyn Part>, WorkloadError> {
         self.in_range(index)?;
-        Ok(self.job.part(index))
+        Ok(Box::new(JobPart {
+            job: Arc::clone(&self.job),
+            index,
+        }))
     }
 
     fn verify(
@@ -142,20 +214,7 @@ impl Workload for FilecoinWorkload {
         vk: &PreparedVerifyingKey<Bls12>,
         proofs: &[Proof<Bls12>],
     ) -> Result<bool, WorkloadError> {
-        self.counted(proofs)?;
-        for (index, proof) in proofs.iter().enumerate() {
-            let inputs = self.job.public_inputs(index)?;
-            let holds = verify_proof(vk, proof, &inputs).map_err(|_| {
-                let circuit = self.job.circuit();
-                let (kind, size, count) = (circuit.kind, circuit.sector_size, inputs.len());
-                let reason = format!("not of {kind} {size}, which has {count} public inputs");
-                fault("verifying key", reason)
-            })?;
-            if !holds {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        Ok(self.invalid_part(vk, proofs)?.is_none())
     }
 
     fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {

@@ -9,7 +9,7 @@ use blstrs::{Bls12, Scalar};
 
 use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::error::BackendError;
-use crate::key::Key;
+use crate::key::{Key, KeyTier};
 use crate::shape::{CircuitShape, CircuitSizes};
 
 /// One circuit instance to be proved.
@@ -55,7 +55,8 @@ pub trait Backend: Send + Sync {
     fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout;
 
     /// Bytes of host memory one proof takes at its peak beside its columns.
-    fn work_bytes(&self, sizes: &CircuitSizes, key: &Key) -> u64;
+    /// `tier` says where the points of the key are then.
+    fn work_bytes(&self, sizes: &CircuitSizes, key: &Key, tier: KeyTier) -> u64;
 
     /// Starts a proof and returns at once. The backend owns the columns until
     /// [`Pending::columns_read`] gives them back.

@@ -1,5 +1,31 @@
 //! Groth16 arithmetic over BLS12-381: one [`Backend`] trait, a CPU backend that is
-//! always there, key files and key generation.
+//! always built, key files with their reader and writer, and the multiplications of
+//! key generation.
+//!
+//! | to do this | use |
+//! |---|---|
+//! | prove columns that somebody filled | [`Backend`], [`cpu::CpuBackend`] |
+//! | open, check and read a key file | [`Key`], [`KeyChecks`] |
+//! | write one | [`KeyWriter`], [`fixed_base`] |
+//! | check a proof | [`verify()`] |
+//!
+//! It does not synthesise circuits, queue jobs, try anything again or decide whether
+//! a proof may leave: that is the engine's. It draws no randomness; the blinding
+//! scalars are arguments.
+//!
+//! Invariants: the same columns, key and scalars give the same proof bytes on every
+//! backend, those of bellperson; columns are the backend's until it gives them back;
+//! a key file that is damaged, cut or another circuit's is an error with its place.
+//!
+//! ```
+//! use blstrs::{G1Affine, Scalar};
+//! use cuzk_gpu::cpu::msm::{Density, msm};
+//! use group::{Curve, prime::PrimeCurveAffine};
+//!
+//! let points = [G1Affine::generator(); 3];
+//! let sum = msm(&points, &[1, 2, 3].map(Scalar::from), Density::Full);
+//! assert_eq!(sum.to_affine(), (points[0] * Scalar::from(6)).to_affine());
+//! ```
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod backend;

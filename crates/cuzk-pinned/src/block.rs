@@ -55,7 +55,12 @@ impl Source {
 
 /// Memory of one buffer. Dropping it frees the memory first and gives the
 /// reservation back after, so the ledger is never below what is allocated.
-pub(crate) struct Block {
+///
+/// Its fields are in one place for life, so that handing it out and back moves
+/// a pointer.
+pub(crate) struct Block(Box<Fields>);
+
+struct Fields {
     source: Arc<Source>,
     start: NonNull<u8>,
     capacity: usize,
@@ -65,9 +70,9 @@ pub(crate) struct Block {
 
 // SAFETY: a block is the only owner of its memory, which `Backing` promises to
 // be usable from any thread.
-unsafe impl Send for Block {}
+unsafe impl Send for Fields {}
 // SAFETY: through a shared block the memory can only be read.
-unsafe impl Sync for Block {}
+unsafe impl Sync for Fields {}
 
 impl Block {
     /// Allocates as many bytes as `reservation` counts, which is not zero.
@@ -82,35 +87,37 @@ impl Block {
         source.allocations.fetch_add(1, Ordering::Relaxed);
         let held_bytes = source.held_bytes.fetch_add(added, Ordering::Relaxed) + added;
         source.peak_bytes.fetch_max(held_bytes, Ordering::Relaxed);
-        Ok(Self {
+        Ok(Self(Box::new(Fields {
             source: Arc::clone(source),
             start,
             capacity,
             reservation: Some(reservation),
-        })
+        })))
     }
 
     /// A block of no bytes: an aligned address and nothing else.
     pub(crate) fn of_nothing(source: &Arc<Source>) -> Self {
-        Self {
+        Self(Box::new(Fields {
             source: Arc::clone(source),
             start: NonNull::<Page>::dangling().cast(),
             capacity: 0,
             reservation: None,
-        }
+        }))
     }
 
+    #[inline]
     pub(crate) fn capacity(&self) -> usize {
-        self.capacity
+        self.0.capacity
     }
 
     pub(crate) fn source(&self) -> &Source {
-        &self.source
+        &self.0.source
     }
 
     /// Books the bytes on `consumer`.
+    #[inline]
     pub(crate) fn reassign(&mut self, consumer: Consumer) {
-        if let Some(reservation) = &mut self.reservation {
+        if let Some(reservation) = &mut self.0.reservation {
             reservation.reassign(consumer);
         }
     }
@@ -119,12 +126,12 @@ impl Block {
         // SAFETY: the block owns `capacity` bytes from `start` (none, at an
         // aligned address, in an empty one), which the backing zeroed and which
         // are thus initialised; the borrow keeps the block alive and unwritten.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.capacity) }
+        unsafe { std::slice::from_raw_parts(self.0.start.as_ptr(), self.0.capacity) }
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and `&mut self` makes the borrow the only one.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.capacity) }
+        unsafe { std::slice::from_raw_parts_mut(self.0.start.as_ptr(), self.0.capacity) }
     }
 }
 
@@ -132,7 +139,7 @@ impl Block {
 #[repr(align(4096))]
 struct Page;
 
-impl Drop for Block {
+impl Drop for Fields {
     fn drop(&mut self) {
         if self.capacity > 0 {
             // SAFETY: `start` came from this backing with `capacity` bytes, the
@@ -149,7 +156,7 @@ impl fmt::Debug for Block {
     /// Never the contents: they may be witness data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Block")
-            .field("capacity", &self.capacity)
+            .field("capacity", &self.capacity())
             .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,9 @@
 //! A buffer in use.
 
 use std::fmt;
-use std::sync::Weak;
+use std::sync::Arc;
+
+use cuzk_budget::Consumer;
 
 use crate::block::Block;
 use crate::fence::Fence;
@@ -17,11 +19,12 @@ pub struct PinnedBacking {
     /// Present until the buffer is handed back.
     block: Option<Block>,
     len: usize,
-    pool: Weak<Shared>,
+    pool: Arc<Shared>,
 }
 
 impl PinnedBacking {
-    pub(crate) fn new(block: Block, len: usize, pool: Weak<Shared>) -> Self {
+    #[inline]
+    pub(crate) fn new(block: Block, len: usize, pool: Arc<Shared>) -> Self {
         debug_assert!(len <= block.capacity());
         Self {
             block: Some(block),
@@ -69,16 +72,20 @@ impl PinnedBacking {
     /// This returns at once. A request that can be served no other way waits
     /// for the fence; a pool that is dropped waits for it before it frees.
     pub fn release_after(mut self, fence: impl Fence + 'static) {
-        let Some(block) = self.block.take() else {
-            return;
-        };
-        match self.pool.upgrade() {
-            Some(pool) => pool.hand_back_after(block, Box::new(fence)),
-            None => {
-                fence.wait();
-                drop(block);
-            }
+        if let Some(block) = self.block.take() {
+            self.pool.hand_back_after(block, Box::new(fence));
         }
+    }
+
+    /// Books the bytes on `consumer`.
+    #[inline]
+    pub(crate) fn reassign(&mut self, consumer: Consumer) {
+        self.block.as_mut().expect(HELD).reassign(consumer);
+    }
+
+    /// The block, which is not handed back then.
+    pub(crate) fn into_block(mut self) -> Block {
+        self.block.take().expect(HELD)
     }
 
     fn block(&self) -> &Block {
@@ -89,11 +96,10 @@ impl PinnedBacking {
 const HELD: &str = "only a hand-back, which consumes the buffer, takes the block out";
 
 impl Drop for PinnedBacking {
+    #[inline]
     fn drop(&mut self) {
-        if let Some(block) = self.block.take()
-            && let Some(pool) = self.pool.upgrade()
-        {
-            pool.hand_back(block);
+        if let Some(block) = self.block.take() {
+            self.pool.hand_back(block);
         }
     }
 }

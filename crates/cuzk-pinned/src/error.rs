@@ -40,3 +40,52 @@ pub struct BackingError {
     /// What went wrong, in words.
     pub reason: String,
 }
+
+/// Why page-locked memory is not to be had on this machine.
+#[cfg(feature = "cuda")]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CudaError {
+    /// There is no driver.
+    #[error(
+        "no CUDA driver: the library libcuda.so.1 was not found; the NVIDIA driver installs it"
+    )]
+    NoDriver,
+    /// The driver is too old.
+    #[error(
+        "the CUDA driver supports CUDA {}.{}, {}.{} or newer is needed (driver r580 for 13.0)",
+        version / 1000, version % 1000 / 10, version_min / 1000, version_min % 1000 / 10
+    )]
+    OldDriver {
+        /// What it supports: 1000 x major + 10 x minor.
+        version: u32,
+        /// What is needed.
+        version_min: u32,
+    },
+    /// There is no device of this number.
+    #[error("no CUDA device {ordinal}: the driver shows {count}")]
+    NoDevice {
+        /// Number asked.
+        ordinal: usize,
+        /// Devices that the driver shows.
+        count: usize,
+    },
+    /// The driver refused a call.
+    #[error("{call}: {reason}")]
+    Call {
+        /// Name of the driver's function.
+        call: &'static str,
+        /// The driver's name and description of the error.
+        reason: String,
+    },
+    /// Bytes of one registration that are none, too many or no whole pages.
+    #[error(
+        "chunks of {chunk_bytes} bytes: whole pages of 4096 bytes, less than {bytes_max}, are registered at once"
+    )]
+    ChunkBytes {
+        /// Bytes asked.
+        chunk_bytes: usize,
+        /// Bytes that are too many.
+        bytes_max: usize,
+    },
+}

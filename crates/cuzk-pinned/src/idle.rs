@@ -19,6 +19,10 @@ pub(crate) struct Idle {
     fenced_bytes: u64,
     /// What the one request that reclaims has set aside.
     pub(crate) claim: Option<Selection>,
+    /// Buffers handed out that were idle before.
+    pub(crate) reuses: u64,
+    /// Set when the pool is dropped: what comes back then is freed.
+    is_closed: bool,
 }
 
 /// A block whose memory something may still read. It is freed only after its
@@ -66,8 +70,25 @@ impl Idle {
         self.fenced_bytes
     }
 
+    /// Ends the pool, and gives up what is idle or will be. A claim is none, as
+    /// the request that has it has the pool too.
+    pub(crate) fn close(&mut self) -> (Vec<Block>, VecDeque<Fenced>) {
+        debug_assert!(self.claim.is_none());
+        self.is_closed = true;
+        (self.bytes, self.fenced_bytes) = (0, 0);
+        (
+            std::mem::take(&mut self.blocks),
+            std::mem::take(&mut self.fenced),
+        )
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
     /// Adds a block that nothing touches any more. The claim gets it if it can
     /// use it.
+    #[inline]
     pub(crate) fn put(&mut self, block: Block) {
         if let Some(block) = self.offer(block) {
             self.put_unclaimed(block);
@@ -75,6 +96,7 @@ impl Idle {
     }
 
     /// Gives a block to the claim, or back if the claim cannot use it.
+    #[inline]
     pub(crate) fn offer(&mut self, block: Block) -> Option<Block> {
         if let Some(claim) = &mut self.claim
             && let Some(index) = claim.place_for(block.capacity())
@@ -86,6 +108,7 @@ impl Idle {
     }
 
     /// Adds a block that the claim is not to have.
+    #[inline]
     pub(crate) fn put_unclaimed(&mut self, block: Block) {
         self.bytes += block.capacity() as u64;
         let after = self.first_above(block.capacity());
@@ -99,10 +122,14 @@ impl Idle {
     }
 
     /// Makes those blocks idle whose fence has passed.
+    #[inline]
     pub(crate) fn sweep(&mut self) {
-        if self.fenced.is_empty() {
-            return;
+        if !self.fenced.is_empty() {
+            self.sweep_fenced();
         }
+    }
+
+    fn sweep_fenced(&mut self) {
         for fenced in std::mem::take(&mut self.fenced) {
             if fenced.fence.has_passed() {
                 self.fenced_bytes -= fenced.capacity as u64;
@@ -151,6 +178,14 @@ impl Idle {
         (capacity <= capacity_max).then(|| self.take(self.first_above(capacity) - 1))
     }
 
+    /// Takes out the block of just these bytes that was used last.
+    #[inline]
+    pub(crate) fn take_exact(&mut self, capacity: usize) -> Option<Block> {
+        let last = self.first_above(capacity).checked_sub(1)?;
+        (self.blocks[last].capacity() == capacity).then(|| self.take(last))
+    }
+
+    #[inline]
     fn take(&mut self, position: usize) -> Block {
         let block = self.blocks.remove(position);
         self.bytes -= block.capacity() as u64;
@@ -158,8 +193,15 @@ impl Idle {
     }
 
     /// Position of the first block larger than `capacity`.
+    #[inline]
     fn first_above(&self, capacity: usize) -> usize {
-        self.blocks.partition_point(|b| b.capacity() <= capacity)
+        // Most pools hold one size, and most requests ask for it.
+        match self.blocks.last() {
+            Some(largest) if largest.capacity() > capacity => {
+                self.blocks.partition_point(|b| b.capacity() <= capacity)
+            }
+            _ => self.blocks.len(),
+        }
     }
 
     /// Takes out the blocks that a request can use: for each buffer at most
@@ -174,7 +216,7 @@ impl Idle {
         if self.blocks.is_empty() {
             return selection;
         }
-        selection.fill(|capacity| self.take_fitting(capacity, capacity));
+        selection.fill(|capacity| self.take_exact(capacity));
         let mut rest: Vec<(usize, usize)> = selection.unserved().collect();
         rest.sort_by_key(|&(_, capacity)| capacity);
         for (index, capacity) in rest {

@@ -11,7 +11,9 @@
 //!
 //! What it does not do: it does not fall back to other memory, and it hands out
 //! no `Vec`, which would give foreign memory to the global allocator. It knows
-//! no device: a [`Fence`] says when a device has read a buffer.
+//! no device: a [`Fence`] says when a device has read a buffer. Page-locked
+//! memory comes from the backings of the module `cuda`, behind the feature of
+//! that name.
 //!
 //! Invariants:
 //! - at rest the ledger holds exactly the allocated bytes and the reservations
@@ -46,6 +48,8 @@
 mod backing;
 mod block;
 mod buffer;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod error;
 mod fence;
 mod idle;
@@ -57,6 +61,8 @@ mod sync;
 
 pub use backing::{ALIGNMENT, Backing, FaultyBacking, HeapBacking};
 pub use buffer::PinnedBacking;
+#[cfg(feature = "cuda")]
+pub use error::CudaError;
 pub use error::{AcquireError, BackingError};
 pub use fence::Fence;
 pub use pool::{PinnedPool, PoolOptions};

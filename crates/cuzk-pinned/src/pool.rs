@@ -49,7 +49,20 @@ impl PoolOptions {
 /// the last clone frees the idle ones; those in use free themselves later.
 #[derive(Clone)]
 pub struct PinnedPool {
+    owner: Arc<Owner>,
+}
+
+/// What the clones of one pool have in common, and buffers have not: when the
+/// last goes, the idle memory does.
+struct Owner {
     shared: Arc<Shared>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // Freed after the lock is released.
+        let _idle = lock(&self.shared.idle).close();
+    }
 }
 
 /// What clones and buffers of one pool have in common.
@@ -61,7 +74,6 @@ pub(crate) struct Shared {
     options: PoolOptions,
     source: Arc<Source>,
     pub(crate) idle: Mutex<Idle>,
-    reuses: AtomicU64,
     refusals: AtomicU64,
 }
 
@@ -74,12 +86,13 @@ impl PinnedPool {
             options,
             source: Arc::new(Source::new(backing)),
             idle: Mutex::new(Idle::default()),
-            reuses: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
         });
         let reclaimer: std::sync::Weak<dyn Reclaim> = Arc::downgrade(&shared) as _;
         shared.budget.add_reclaimer(reclaimer);
-        Self { shared }
+        Self {
+            owner: Arc::new(Owner { shared }),
+        }
     }
 
     /// A pool of ordinary memory, with [`PoolOptions::STANDARD`].
@@ -89,12 +102,12 @@ impl PinnedPool {
 
     /// The ledger that counts its memory.
     pub fn budget(&self) -> &Budget {
-        &self.shared.budget
+        &self.owner.shared.budget
     }
 
     /// Whether its memory is page-locked.
     pub fn is_page_locked(&self) -> bool {
-        self.shared.source.backing().is_page_locked()
+        self.owner.shared.source.backing().is_page_locked()
     }
 
     /// Gives all that is asked now, or refuses now. Comes after every request
@@ -104,7 +117,10 @@ impl PinnedPool {
     /// [`AcquireError::Budget`] if it does not fit, [`AcquireError::Backing`] if
     /// memory could not be had, [`AcquireError::Overflow`].
     pub fn try_acquire(&self, request: &AcquireRequest<'_>) -> Result<Acquired, AcquireError> {
-        self.shared.counted(|shared| {
+        if let Some(acquired) = self.owner.shared.reuse(request) {
+            return Ok(acquired);
+        }
+        self.owner.shared.counted(|shared| {
             let order = Order::new(request, shared.source.backing())?;
             shared.finish_counted(shared.take_now(&order)?, &order)
         })
@@ -117,7 +133,12 @@ impl PinnedPool {
     /// As [`try_acquire`](Self::try_acquire), and those of the wait:
     /// deadline, cancellation, a closed budget.
     pub fn acquire(&self, request: &AcquireRequest<'_>) -> Result<Acquired, AcquireError> {
-        self.shared.counted(|shared| {
+        if !request.wait.is_cancelled()
+            && let Some(acquired) = self.owner.shared.reuse(request)
+        {
+            return Ok(acquired);
+        }
+        self.owner.shared.counted(|shared| {
             let order = Order::new(request, shared.source.backing())?;
             let grant = shared.budget.block_in_turn(
                 order.consumer,
@@ -139,13 +160,15 @@ impl PinnedPool {
         &self,
         request: &AcquireRequest<'_>,
     ) -> impl Future<Output = Result<Acquired, AcquireError>> + Send + use<> {
-        let shared = Arc::clone(&self.shared);
-        let order = Order::new(request, shared.source.backing());
+        // The future is a clone of the pool: what it waits for is not freed.
+        let pool = self.clone();
+        let order = Order::new(request, self.owner.shared.source.backing());
         let wait = request.wait.clone();
         async move {
+            let shared = &pool.owner.shared;
             let result = match order {
                 Err(error) => Err(error),
-                Ok(order) => shared.clone().wait_for(order, wait).await,
+                Ok(order) => shared.wait_for(order, wait).await,
             };
             shared.counted(|_| result)
         }
@@ -166,10 +189,10 @@ impl PinnedPool {
         let request = AcquireRequest {
             buffers: &buffers,
             bytes: 0,
-            consumer: self.shared.options.consumer,
+            consumer: self.owner.shared.options.consumer,
             wait: Wait::with_priority(Priority::LOWEST),
         };
-        self.shared.counted(|shared| {
+        self.owner.shared.counted(|shared| {
             let order = Order::new(&request, shared.source.backing())?;
             let (acquired, _) = shared.finish(shared.take_now(&order)?, &order)?;
             drop(acquired);
@@ -180,22 +203,23 @@ impl PinnedPool {
     /// Frees idle buffers, the largest first, until `bytes` are freed or none
     /// is left. Returns the bytes freed.
     pub fn trim(&self, bytes: u64) -> u64 {
-        self.shared.free_idle(bytes)
+        self.owner.shared.free_idle(bytes)
     }
 
     /// Counts since the pool was made, and bytes now.
     pub fn stats(&self) -> PoolStats {
-        let shared = &self.shared;
-        let (idle_count, idle_bytes, fenced_bytes) = {
+        let shared = &self.owner.shared;
+        let (idle_count, idle_bytes, fenced_bytes, reuses) = {
             let mut idle = lock(&shared.idle);
             idle.sweep();
-            (idle.count(), idle.bytes(), idle.fenced_bytes())
+            let (count, bytes) = (idle.count(), idle.bytes());
+            (count, bytes, idle.fenced_bytes(), idle.reuses)
         };
         let held_bytes = shared.source.held_bytes();
         PoolStats {
             allocations: shared.source.allocations(),
             frees: shared.source.frees(),
-            reuses: shared.reuses.load(Ordering::Relaxed),
+            reuses,
             refusals: shared.refusals.load(Ordering::Relaxed),
             idle_count,
             idle_bytes,
@@ -217,7 +241,51 @@ impl Shared {
         })
     }
 
-    async fn wait_for(self: Arc<Self>, order: Order, wait: Wait) -> Result<Acquired, AcquireError> {
+    /// The usual case by itself: nobody waits, and for every buffer one of its
+    /// very size is idle. Allocates nothing but the list of buffers. `None` if
+    /// the case is another; nothing has changed then.
+    fn reuse(self: &Arc<Self>, request: &AcquireRequest<'_>) -> Option<Acquired> {
+        let backing = self.source.backing();
+        let mut buffers = Vec::with_capacity(request.buffers.len());
+        let mut idle = lock(&self.idle);
+        idle.sweep();
+        let is_served = request.buffers.iter().all(|&len| {
+            let capacity = (len > 0).then(|| backing.rounded(len)).flatten();
+            let block = capacity.and_then(|capacity| idle.take_exact(capacity));
+            block
+                .map(|block| buffers.push(PinnedBacking::new(block, len, Arc::clone(self))))
+                .is_some()
+        });
+        // As in `take`, the lock is held until the bytes are granted too.
+        let reservation = is_served
+            .then(|| {
+                self.budget
+                    .without_waiting(|turn| turn.take(request.consumer, request.bytes).ok())
+            })
+            .flatten();
+        let Some(reservation) = reservation else {
+            // The last taken first: then each stands where it stood.
+            while let Some(buffer) = buffers.pop() {
+                idle.put_unclaimed(buffer.into_block());
+            }
+            return None;
+        };
+        idle.reuses += buffers.len() as u64;
+        drop(idle);
+        for buffer in &mut buffers {
+            buffer.reassign(request.consumer);
+        }
+        Some(Acquired {
+            buffers,
+            reservation,
+        })
+    }
+
+    async fn wait_for(
+        self: &Arc<Self>,
+        order: Order,
+        wait: Wait,
+    ) -> Result<Acquired, AcquireError> {
         let grant = self
             .budget
             .in_turn(
@@ -317,7 +385,7 @@ impl Shared {
         order: &Order,
     ) -> Result<Acquired, AcquireError> {
         let (acquired, reuses) = self.finish(grant, order)?;
-        self.reuses.fetch_add(reuses, Ordering::Relaxed);
+        lock(&self.idle).reuses += reuses;
         Ok(acquired)
     }
 
@@ -358,7 +426,7 @@ impl Shared {
                 None if buffer.capacity == 0 => Block::of_nothing(&self.source),
                 None => fresh.next().expect("allocated for each without a block"),
             };
-            buffers.push(PinnedBacking::new(block, buffer.len, Arc::downgrade(self)));
+            buffers.push(PinnedBacking::new(block, buffer.len, Arc::clone(self)));
         }
         // What is left of the reservation is what was asked beside the buffers.
         let acquired = Acquired {
@@ -369,9 +437,17 @@ impl Shared {
     }
 
     /// Takes a block that nothing touches any more.
+    #[inline]
     pub(crate) fn hand_back(&self, block: Block) {
         if block.capacity() > 0 {
-            lock(&self.idle).put(block);
+            let mut idle = lock(&self.idle);
+            if idle.is_closed() {
+                // The block is freed after the lock is released.
+                drop(idle);
+                return drop(block);
+            }
+            idle.put(block);
+            drop(idle);
             self.budget.idle_grew();
         }
     }
@@ -379,7 +455,15 @@ impl Shared {
     /// Takes a block that may be touched after `fence`.
     pub(crate) fn hand_back_after(&self, block: Block, fence: Box<dyn Fence>) {
         if block.capacity() > 0 {
-            lock(&self.idle).put_fenced(Fenced::new(block, fence));
+            let fenced = Fenced::new(block, fence);
+            let mut idle = lock(&self.idle);
+            if idle.is_closed() {
+                // Waits for the fence, after the lock is released.
+                drop(idle);
+                return drop(fenced);
+            }
+            idle.put_fenced(fenced);
+            drop(idle);
             self.budget.idle_grew();
         }
     }
@@ -426,8 +510,8 @@ impl Reclaim for Shared {
 impl fmt::Debug for PinnedPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PinnedPool")
-            .field("backing", self.shared.source.backing())
-            .field("options", &self.shared.options)
+            .field("backing", self.owner.shared.source.backing())
+            .field("options", &self.owner.shared.options)
             .field("stats", &self.stats())
             .finish_non_exhaustive()
     }

@@ -1,7 +1,8 @@
 //! Capacity hints: what a shape's first synthesis taught, kept for the next run.
 //!
-//! A hint is never trusted: a circuit that outgrows it is a typed error with the
-//! true sizes, and densities are compared by digest.
+//! A hint is never trusted: a circuit that outgrows its sizes is a typed error with
+//! the true ones. The digest of the densities decides nothing: with it a later run
+//! can see that a circuit has changed since, even one of equal size.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,9 +21,9 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hint {
-    /// Exact element counts.
+    /// Element counts of the circuit as it was synthesised.
     pub sizes: Sizes,
-    /// Digest of the densities, in hexadecimal.
+    /// Digest of its densities, in hexadecimal; the store compares it with nothing.
     pub densities: String,
 }
 
@@ -88,16 +89,18 @@ impl HintStore {
         self.hints.get(shape)
     }
 
-    /// Keeps a hint, and writes the file if it changed: under a temporary name
-    /// first, so that a reader never sees half of it.
+    /// Keeps a hint in memory; whether that changed anything.
+    pub fn keep(&mut self, shape: &str, hint: Hint) -> bool {
+        let before = self.hints.insert(shape.to_owned(), hint);
+        before.as_ref() != self.hints.get(shape)
+    }
+
+    /// Writes the file, if the store has one: under a temporary name first, so that a
+    /// reader never sees half of it.
     ///
     /// # Errors
-    /// If the file cannot be written; the hint is kept in memory all the same.
-    pub fn learn(&mut self, shape: &str, hint: Hint) -> Result<(), HintError> {
-        if self.hints.get(shape) == Some(&hint) {
-            return Ok(());
-        }
-        self.hints.insert(shape.to_owned(), hint);
+    /// If the file cannot be written.
+    pub fn save(&self) -> Result<(), HintError> {
         match self.path.clone() {
             None => Ok(()),
             Some(path) => self

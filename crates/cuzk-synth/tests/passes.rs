@@ -321,9 +321,8 @@ fn hints_survive_the_process_and_refuse_what_they_do_not_know() {
     };
     let mut store = HintStore::open(&path).expect("no file is no hints");
     assert_eq!(store.find("squares"), None);
-    store
-        .learn("squares", hint.clone())
-        .expect("a writable directory");
+    assert!(store.keep("squares", hint.clone()) && !store.keep("squares", hint.clone()));
+    store.save().expect("a writable directory");
     let again = HintStore::open(&path).expect("what was written is read");
     assert_eq!(again.find("squares"), Some(&hint));
     let names: Vec<_> = std::fs::read_dir(path.parent().expect("has one"))

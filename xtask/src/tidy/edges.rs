@@ -31,7 +31,6 @@ const EDGES: [(&str, &[&str]); 9] = [
             "cuzk-core",
             "cuzk-daemon",
             "cuzk-filecoin",
-            "cuzk-gpu",
             "cuzk-pinned",
             "cuzk-synth",
         ],
@@ -292,10 +291,10 @@ mod tests {
     #[test]
     fn the_page_must_have_the_same_edges() {
         assert!(findings_of(check, &[(PAGE, &page())]).is_empty());
-        let lacking = page().replace("| `cuzk-daemon` | `cuzk-filecoin` | x |\n", "");
+        let lacking = page().replace("| `cuzk-gpu` | `cuzk-pinned` | x |\n", "");
         let found = findings_of(check, &[(PAGE, &lacking)]);
         assert_eq!(found.len(), 1);
-        assert!(found[0].contains("lacks cuzk-daemon -> cuzk-filecoin"));
+        assert!(found[0].contains("lacks cuzk-gpu -> cuzk-pinned"));
         let extra = page().replace("| `xtask` | nothing |", "| `xtask` | `cuzk-core` |");
         let found = findings_of(check, &[(PAGE, &extra)]);
         assert_eq!(found.len(), 1);

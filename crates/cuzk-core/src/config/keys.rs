@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::serve::{MESSAGE_BYTES_LIMIT, Preload};
 use super::tuning::{KeyTier, Sizing};
-use super::value::{show_address, show_limit};
+use super::value::{show_address, show_limit, show_text};
 use super::{Config, PointCheck, Value};
 
 /// One configuration key.
@@ -18,6 +18,9 @@ pub struct Key {
     /// Its value, as the file would have it.
     pub(super) show: fn(&Config) -> String,
 }
+
+/// More threads than any machine has cores: a typing error.
+const THREADS_MAX: usize = 4096;
 
 fn at_least_one(value: &Value) -> Result<usize, String> {
     match value.count()? {
@@ -45,7 +48,12 @@ pub const KEYS: &[Key] = &[
         name: "engine.threads",
         what: "threads for arithmetic, 0 for one a core",
         set: |config, value| {
-            config.threads = value.count()?;
+            config.threads = match value.count()? {
+                count if count > THREADS_MAX => {
+                    return Err(format!("want at most {THREADS_MAX}, have {count}"));
+                }
+                count => count,
+            };
             Ok(())
         },
         show: |config| config.threads.to_string(),
@@ -84,7 +92,7 @@ pub const KEYS: &[Key] = &[
             config.params_directory = value.path()?;
             Ok(())
         },
-        show: |config| format!("{:?}", config.params_directory.display().to_string()),
+        show: |config| show_text(&config.params_directory.display().to_string()),
     },
     Key {
         name: "params.check",
@@ -126,7 +134,7 @@ pub const KEYS: &[Key] = &[
                 .hints_file
                 .as_ref()
                 .map(|path| path.display().to_string());
-            format!("{:?}", path.unwrap_or_default())
+            show_text(&path.unwrap_or_default())
         },
     },
     Key {
@@ -238,7 +246,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "tuning.key_tier",
-        what: "where key points are kept between proofs: auto, resident or mapped",
+        what: "where key points are kept between proofs: auto, resident or file",
         set: |config, value| {
             config.tuning.key_tier = KeyTier::parse(value.word()?)?;
             Ok(())

@@ -91,7 +91,7 @@ pub enum ConfigError {
 /// Reads a file's text over `defaults`, then the overrides, in their order.
 ///
 /// # Errors
-/// The first thing that is wrong, with its line.
+/// What is wrong, with its line; of several wrong lines, any one.
 pub fn load(
     defaults: Config,
     file: Option<(&Path, &str)>,
@@ -151,7 +151,7 @@ fn find(name: &str) -> Option<(usize, &'static Key)> {
 }
 
 fn read_file(loaded: &mut Loaded, path: &Path, text: &str) -> Result<(), ConfigError> {
-    let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+    let line_of = |offset: usize| 1 + text.bytes().take(offset).filter(|b| *b == b'\n').count();
     let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
         path: path.to_owned(),
         line: line_of(error.span().map_or(0, |span| span.start)),
@@ -263,11 +263,11 @@ mod tests {
 
     #[test]
     fn the_printed_form_is_read_back() {
-        let printed = load_text("[params]\ndirectory = \"a b\"\n")
-            .expect("good")
-            .to_string();
+        let config = Config::new("a \u{7f}\"\\ b'\n".into());
+        let loaded = load(config.clone(), None, &[]).expect("nothing is wrong");
+        let printed = loaded.to_string();
         let again = load_text(&printed).expect("what is printed is a file");
-        assert_eq!(again.config.params_directory, PathBuf::from("a b"));
+        assert_eq!(again.config, config);
         assert!(
             again
                 .origins
@@ -284,6 +284,7 @@ mod tests {
             "[engine]\nsynthesis_max = 0\n",
             "[engine]\nthreads = -1\n",
             "[engine]\nthreads = 99999999999999999999\n",
+            "[engine]\nthreads = 99999\n",
             "[tuning]\nkey_tier = \"warm\"\n",
             "[params]\ndigest = \"yes\"\n",
             "threads = 3\n",

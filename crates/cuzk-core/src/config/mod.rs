@@ -78,7 +78,7 @@ impl Config {
             tuning: Tuning {
                 c_from_ab: true,
                 sizing: Sizing::Exact,
-                key_tier: KeyTier::Mapped,
+                key_tier: KeyTier::File,
             },
         }
     }

@@ -27,14 +27,15 @@ pub enum Sizing {
 /// Where the points of a key are kept between proofs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyTier {
-    /// In the device's memory, decoded, if the budget has room, otherwise mapped.
+    /// Resident if the budget has room, otherwise in the file.
     Auto,
-    /// In the device's memory, decoded; an error if there is no room.
+    /// In memory, decoded, counted in the budget; an error if there is no room.
     Resident,
-    /// In the file; each section is decoded when a proof uses it.
-    Mapped,
+    /// In the file, from which each section is read and decoded when a proof uses it.
+    File,
 }
 
+/// The words of a configuration value: how it is read and shown.
 macro_rules! words {
     ($type:ty { $($variant:ident = $word:literal),+ }) => {
         impl $type {
@@ -61,4 +62,4 @@ macro_rules! words {
 pub(super) use words;
 
 words!(Sizing { Exact = "exact", Growing = "growing" });
-words!(KeyTier { Auto = "auto", Resident = "resident", Mapped = "mapped" });
+words!(KeyTier { Auto = "auto", Resident = "resident", File = "file" });

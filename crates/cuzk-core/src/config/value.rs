@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use cuzk_budget::LimitRule;
 
-/// A value as a file, the command line or the environment gives it.
+/// A value as a file or the command line gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Text in quotes, or a bare word on the command line.
@@ -119,6 +119,11 @@ impl fmt::Display for Value {
 pub(super) fn show_address(address: Option<SocketAddr>) -> String {
     let text = address.map(|address| address.to_string());
     format!("{:?}", text.unwrap_or_default())
+}
+
+/// Text as the file would have it, quotes and escapes included.
+pub(super) fn show_text(text: &str) -> String {
+    toml::Value::from(text).to_string()
 }
 
 /// A limit as the file would have it.

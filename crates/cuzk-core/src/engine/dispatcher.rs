@@ -12,10 +12,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 
+use cuzk_gpu::{Key, KeyTier};
+use cuzk_synth::Sizes;
+
+use super::RETRIES_MAX;
 use super::job::{PartReport, Place, ProofReply};
 use crate::error::{Failure, ProveError};
 use crate::schedule::{Action, Event, JobId, Limits, PartId, Scheduler};
-use crate::stage::{self, Job, LoadedKey, Proved, Reserved, Shared, Synthesised, Verified};
+use crate::stage::{self, Filled, Job, Proved, Reserved, Shared, Synthesised, Verified};
 
 /// What the dispatcher hears.
 pub(super) enum Message {
@@ -31,9 +35,9 @@ pub(super) enum Message {
         place: Place,
     },
     /// A key was loaded, or not.
-    Key(JobId, Result<LoadedKey, Failure>),
+    Key(JobId, Result<Arc<Key>, Failure>),
     /// A stage of a part has ended.
-    Part(PartId, Result<PartData, Failure>),
+    Part(PartId, Box<Result<PartData, Failure>>),
     /// A job's proof is encoded, or not.
     Encoded(JobId, Result<Vec<u8>, Failure>),
     /// A caller gave a job up.
@@ -42,27 +46,48 @@ pub(super) enum Message {
     Stop,
 }
 
-/// What a part has, between two stages.
+/// What a stage leaves of a part for the next one.
 pub(super) enum PartData {
-    /// Nothing yet, or it is with a stage.
-    Empty,
     Reserved(Reserved),
+    /// Its circuit is larger than its columns were: the true sizes.
+    Outgrown(Sizes),
     Synthesised(Synthesised),
     Proved(Proved),
+    /// Its proof does not verify.
+    Rejected,
     Verified(Verified),
+}
+
+/// A part of a job in the table.
+#[derive(Default)]
+struct PartEntry {
+    /// `None` before its first stage has ended, and while a stage has it.
+    data: Option<PartData>,
+    /// Times it was started.
+    attempts: usize,
+    /// Why its last attempt failed, until the next begins.
+    error: Option<ProveError>,
 }
 
 struct Entry {
     job: Arc<Job>,
-    key: Option<LoadedKey>,
-    parts: Vec<PartData>,
-    retries: Vec<usize>,
-    /// Why the job ends, once it does.
+    key: Option<Arc<Key>>,
+    parts: Vec<PartEntry>,
+    /// Why the job ends, once it does for a reason that no retry changes: the first.
     error: Option<ProveError>,
     proof: Option<Vec<u8>>,
     reply: Sender<Result<ProofReply, ProveError>>,
     queued: Instant,
     place: Place,
+}
+
+impl Entry {
+    /// The job ends with `error`, if it does not end already, and no part of it waits
+    /// for memory any longer.
+    fn end(&mut self, error: ProveError) {
+        self.error.get_or_insert(error);
+        self.job.cancel.cancel();
+    }
 }
 
 pub(super) struct Dispatcher {
@@ -126,7 +151,7 @@ impl Dispatcher {
                 entry.proof = Some(proof);
                 Event::Completed(id)
             }),
-            Message::Part(part, result) => self.of_part(part, result),
+            Message::Part(part, result) => self.of_part(part, *result),
             Message::Cancel(id) => self.cancel(id),
             Message::Stop => {
                 self.stopping = true;
@@ -148,13 +173,12 @@ impl Dispatcher {
             let _ = reply.send(Err(ProveError::Stopped));
             return Vec::new();
         }
-        let parts = job.workload.part_count();
+        let parts = job.part_count;
         let priority = job.priority;
         let entry = Entry {
             job,
             key: None,
-            parts: (0..parts).map(|_| PartData::Empty).collect(),
-            retries: vec![0; parts],
+            parts: (0..parts).map(|_| PartEntry::default()).collect(),
             error: None,
             proof: None,
             reply,
@@ -181,7 +205,7 @@ impl Dispatcher {
         vec![match result {
             Ok(value) => keep(entry, value),
             Err(failure) => {
-                entry.error.get_or_insert(failure.error);
+                entry.end(failure.error);
                 Event::JobFailed(id)
             }
         }]
@@ -194,20 +218,26 @@ impl Dispatcher {
         vec![match result {
             Ok(data) => {
                 let event = match &data {
-                    PartData::Reserved(_) | PartData::Empty => Event::Reserved(part),
+                    PartData::Reserved(_) => Event::Reserved(part),
+                    PartData::Outgrown(_) => Event::Outgrown(part),
                     PartData::Synthesised(_) => Event::Synthesised(part),
                     PartData::Proved(_) => Event::Proved(part),
+                    PartData::Rejected => Event::Rejected(part),
                     PartData::Verified(_) => Event::Verified(part),
                 };
-                entry.parts[part.index] = data;
+                entry.parts[part.index].data = Some(data);
                 event
             }
             Err(Failure { error, retry }) => {
-                if retry {
-                    let job = entry.job.workload.label();
+                // A part that has used up its attempts ends the job: nothing else of it
+                // is to wait for memory any longer.
+                if retry && entry.parts[part.index].attempts <= RETRIES_MAX {
+                    let job = &entry.job.label;
                     tracing::warn!(job, part = part.index, %error, "a part failed");
+                    entry.parts[part.index].error = Some(error);
+                } else {
+                    entry.end(error);
                 }
-                entry.error = Some(error);
                 Event::PartFailed { part, retry }
             }
         }]
@@ -217,8 +247,11 @@ impl Dispatcher {
         let Some(entry) = self.jobs.get_mut(&id) else {
             return Vec::new();
         };
-        entry.job.cancel.cancel();
-        entry.error.get_or_insert(ProveError::Cancelled);
+        // A proof that is being handed over is checked and told as what it is.
+        if !self.scheduler.can_cancel(id) {
+            return Vec::new();
+        }
+        entry.end(ProveError::Cancelled);
         vec![Event::Cancel(id)]
     }
 
@@ -228,26 +261,37 @@ impl Dispatcher {
             Action::Reserve(part) => self.reserve(part),
             Action::Synthesise(part) => {
                 self.start_part("synthesis", part, |shared, job, key, index, data| {
-                    let PartData::Reserved(reserved) = data else {
+                    let Some(PartData::Reserved(reserved)) = data else {
                         unreachable!("was reserved")
                     };
-                    stage::synthesise(shared, job, &key, index, reserved).map(PartData::Synthesised)
+                    Ok(
+                        match stage::synthesise(shared, job, &key, index, reserved)? {
+                            Filled::Whole(part) => PartData::Synthesised(*part),
+                            Filled::Outgrown(sizes) => PartData::Outgrown(sizes),
+                        },
+                    )
                 });
             }
             Action::Prove(part) => {
                 self.start_part("prove", part, |shared, job, key, index, data| {
-                    let PartData::Synthesised(synthesised) = data else {
+                    let Some(PartData::Synthesised(synthesised)) = data else {
                         unreachable!("was filled")
                     };
                     stage::prove(shared, job, key, index, synthesised).map(PartData::Proved)
                 })
             }
             Action::Verify(part) => {
-                self.start_part("verify", part, |shared, job, key, index, data| {
-                    let PartData::Proved(proved) = data else {
+                self.start_part("verify", part, |shared, _, key, _, data| {
+                    let Some(PartData::Proved(proved)) = data else {
                         unreachable!("was proved")
                     };
-                    stage::verify(shared, job, &key, index, proved).map(PartData::Verified)
+                    let verified = stage::verify(shared, &key, proved);
+                    Ok(verified.map_or(PartData::Rejected, PartData::Verified))
+                });
+            }
+            Action::Explain(part) => {
+                self.start_part("explain", part, |shared, job, key, index, _| {
+                    Err(stage::explain(shared, job, &key, index))
                 });
             }
             Action::Complete(id) => self.complete(id),
@@ -274,19 +318,24 @@ impl Dispatcher {
             .jobs
             .get_mut(&part.job)
             .expect("the scheduler knows only jobs of ours");
-        // A part that comes here again was tried before; nothing of that is left.
-        if !matches!(entry.parts[part.index], PartData::Empty) || entry.error.is_some() {
-            entry.retries[part.index] += 1;
-            entry.error = None;
-            self.shared.metrics.parts_retried.add(1);
-        } else {
-            entry
-                .job
-                .timeline
-                .add("queue", Some(part.index), entry.queued, Instant::now());
+        let attempt = &mut entry.parts[part.index];
+        let is_outgrown = matches!(attempt.data, Some(PartData::Outgrown(_)));
+        if !is_outgrown {
+            attempt.attempts += 1;
+            attempt.error = None;
+            if attempt.attempts > 1 {
+                self.shared.metrics.parts_retried.add(1);
+            } else {
+                let timeline = &entry.job.timeline;
+                timeline.add("queue", Some(part.index), entry.queued, Instant::now());
+            }
         }
-        self.start_part("reserve", part, |shared, job, key, index, _| {
-            stage::reserve(shared, job, &key, index).map(PartData::Reserved)
+        self.start_part("reserve", part, |shared, job, key, index, data| {
+            let outgrown = match data {
+                Some(PartData::Outgrown(sizes)) => Some(sizes),
+                _ => None,
+            };
+            stage::reserve(shared, job, &key, index, outgrown).map(PartData::Reserved)
         });
     }
 
@@ -294,7 +343,7 @@ impl Dispatcher {
         &mut self,
         stage: &'static str,
         part: PartId,
-        run: impl FnOnce(&Shared, &Job, LoadedKey, usize, PartData) -> Result<PartData, Failure>
+        run: impl FnOnce(&Shared, &Job, Arc<Key>, usize, Option<PartData>) -> Result<PartData, Failure>
         + Send
         + 'static,
     ) {
@@ -302,7 +351,7 @@ impl Dispatcher {
             .jobs
             .get_mut(&part.job)
             .expect("the scheduler knows only jobs of ours");
-        let data = std::mem::replace(&mut entry.parts[part.index], PartData::Empty);
+        let data = entry.parts[part.index].data.take();
         let key = Arc::clone(
             entry
                 .key
@@ -312,7 +361,7 @@ impl Dispatcher {
         let (shared, job) = (Arc::clone(&self.shared), Arc::clone(&entry.job));
         self.spawn(
             stage,
-            move |result| Message::Part(part, result),
+            move |result| Message::Part(part, Box::new(result)),
             move || {
                 if job.cancel.is_cancelled() {
                     return Err(Failure::fatal(ProveError::Cancelled));
@@ -334,8 +383,8 @@ impl Dispatcher {
         let proofs: Vec<_> = entry
             .parts
             .iter()
-            .map(|part| match part {
-                PartData::Verified(verified) => verified.proof.clone(),
+            .map(|part| match &part.data {
+                Some(PartData::Verified(verified)) => verified.proof.clone(),
                 _ => unreachable!("a job completes when all its parts are verified"),
             })
             .collect();
@@ -353,62 +402,55 @@ impl Dispatcher {
         let Some(entry) = self.jobs.remove(&id) else {
             return;
         };
-        let parts = entry
-            .parts
-            .iter()
-            .zip(&entry.retries)
-            .filter_map(|(part, &retries)| {
-                let PartData::Verified(verified) = part else {
-                    return None;
-                };
-                Some(PartReport {
-                    placement: verified.placement,
-                    retries,
-                })
-            });
+        let parts = entry.parts.iter().filter_map(|part| match &part.data {
+            Some(PartData::Verified(verified)) => Some(PartReport {
+                placement: verified.made.placement,
+                tier: verified.made.tier,
+                retries: part.attempts - 1,
+            }),
+            _ => None,
+        });
+        let parts: Vec<PartReport> = parts.collect();
+        // One part that was proved from the file lowers the job's tier.
+        let lowered = parts.iter().find(|part| part.tier == KeyTier::File);
         let reply = ProofReply {
-            proof: entry.proof.expect("completed means encoded"),
             backend: self.shared.backend.name(),
-            tier: entry
-                .key
-                .as_ref()
-                .map_or_else(String::new, |key| key.tier().to_string()),
-            parts: parts.collect(),
+            tier: lowered
+                .map_or(KeyTier::Resident, |part| part.tier)
+                .to_string(),
+            parts,
             timeline: entry.job.timeline.clone(),
+            proof: entry.proof.expect("completed means encoded"),
         };
         self.shared.metrics.jobs_completed.add(1);
-        // Whoever hears of the end may submit again at once.
-        drop(entry.place);
+        // What the job held goes back before its caller hears of the end: its place,
+        // and the key, which then may be dropped.
+        drop((entry.parts, entry.key, entry.place));
         // A caller that dropped its handle does not want the proof.
         let _ = entry.reply.send(Ok(reply));
     }
 
     /// Answers a job that ends without a proof.
     fn abort(&mut self, id: JobId) {
-        let Some(entry) = self.jobs.remove(&id) else {
+        let Some(mut entry) = self.jobs.remove(&id) else {
             return;
         };
-        let cancelled = entry.job.cancel.is_cancelled();
-        let error = if cancelled {
-            ProveError::Cancelled
-        } else {
-            entry.error.unwrap_or(ProveError::Cancelled)
-        };
+        // Without an error of the job, a part has used up its attempts.
+        let of_part = entry.parts.iter_mut().find_map(|part| part.error.take());
+        let error = entry.error.or(of_part).unwrap_or(ProveError::Cancelled);
         let metrics = &self.shared.metrics;
-        if cancelled {
-            &metrics.jobs_cancelled
-        } else {
-            &metrics.jobs_failed
+        match error {
+            ProveError::Cancelled => metrics.jobs_cancelled.add(1),
+            _ => metrics.jobs_failed.add(1),
         }
-        .add(1);
         // What the job held goes back before its caller hears of the end.
-        drop(entry.parts);
-        drop(entry.key);
-        drop(entry.place);
+        drop((entry.parts, entry.key, entry.place));
         let _ = entry.reply.send(Err(error));
     }
 
-    /// Runs a stage on a thread of its own; the scheduler bounds how many there are.
+    /// Runs a stage on a thread of its own. The scheduler bounds how many reserve,
+    /// synthesise, prove and explain; checks come no faster than proofs, and a job as a
+    /// whole has one stage at a time.
     fn spawn<T: Send + 'static>(
         &self,
         stage: &'static str,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use blstrs::Scalar;
 use cuzk_budget::CancelToken;
+use cuzk_gpu::KeyTier;
 use ff::Field;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{OsRng, SeedableRng};
@@ -55,6 +56,8 @@ pub struct JobOptions {
 pub struct PartReport {
     /// How its columns came to be where they were.
     pub placement: Placement,
+    /// Where the points of the key were.
+    pub tier: KeyTier,
     /// Times it was tried again.
     pub retries: usize,
 }
@@ -66,7 +69,7 @@ pub struct ProofReply {
     pub proof: Vec<u8>,
     /// The backend that made it.
     pub backend: &'static str,
-    /// Where the points of the key were.
+    /// Where the points of the key were: `file` or `resident`.
     pub tier: String,
     /// How each part was made.
     pub parts: Vec<PartReport>,
@@ -111,7 +114,8 @@ impl JobHandle {
         &self.timeline
     }
 
-    /// Gives the job up. It ends when the stages that run now have ended.
+    /// Gives the job up. Its waits for memory end at once, it ends when the stages that
+    /// run now have ended. A job whose proof is being handed over is not stopped.
     pub fn cancel(&self) {
         self.canceller().cancel();
     }
@@ -125,15 +129,18 @@ impl JobHandle {
         }
     }
 
-    /// Waits for the job's end.
+    /// Waits for the job's end, which is told once.
     ///
     /// # Errors
-    /// Why there is no proof.
+    /// Why there is no proof; [`ProveError::Stopped`] if the end was told already.
     pub fn wait(&self) -> Result<ProofReply, ProveError> {
         self.result.recv().unwrap_or(Err(ProveError::Stopped))
     }
 
     /// Waits for the job's end, `wait_max` at the longest; `None` if that passed.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
     pub fn wait_for(&self, wait_max: Duration) -> Option<Result<ProofReply, ProveError>> {
         match self.result.recv_timeout(wait_max) {
             Ok(result) => Some(result),

@@ -23,7 +23,7 @@ use crate::schedule::{JobId, Limits};
 use crate::shapes::Shapes;
 use crate::stage::{self, Job, Shared};
 use crate::timeline::Timeline;
-use crate::{CircuitSpec, Workload};
+use crate::{CircuitSpec, Workload, WorkloadError};
 use dispatcher::{Dispatcher, Message};
 
 /// Times a part is tried again after a failure that is not the caller's.
@@ -100,8 +100,9 @@ impl Engine {
     /// Queues a job.
     ///
     /// # Errors
-    /// [`ProveError::QueueFull`] and [`ProveError::Stopped`]; what is wrong with the
-    /// job itself comes from [`JobHandle::wait`].
+    /// [`ProveError::QueueFull`], [`ProveError::Stopped`], and
+    /// [`ProveError::Request`] for a job without parts; what else is wrong with the job
+    /// comes from [`JobHandle::wait`].
     pub fn submit(
         &self,
         workload: Arc<dyn Workload>,
@@ -110,9 +111,20 @@ impl Engine {
         let place = job::Place::take(&self.jobs, self.jobs_max).ok_or(ProveError::QueueFull {
             limit: self.jobs_max,
         })?;
+        // Whatever the workload says of itself is asked here: should it panic, then its
+        // caller does and not the thread that has everybody's jobs.
+        let part_count = workload.part_count();
+        if part_count == 0 {
+            return Err(ProveError::Request(WorkloadError {
+                field: "parts".to_owned(),
+                reason: "there are none".to_owned(),
+            }));
+        }
         let id = JobId(self.next_job.fetch_add(1, Ordering::Relaxed));
         let cancel = CancelToken::new();
         let job = Arc::new(Job {
+            label: workload.label(),
+            part_count,
             circuit: workload.circuit(),
             workload,
             priority: options.priority,
@@ -187,7 +199,7 @@ impl Drop for Engine {
         // Fails only if the dispatcher has ended already.
         let _ = self.outbox.send(Message::Stop);
         if let Some(thread) = self.thread.take() {
-            // A panic of the dispatcher was its jobs' error already.
+            // Had it panicked, its jobs would have ended as stopped already.
             let _ = thread.join();
         }
     }

@@ -1,23 +1,31 @@
 //! Insecure proving keys for tests: from a seed, so the toxic waste is known and
 //! anybody can forge proofs for them.
 //!
-//! With the toxic waste at hand a key needs no ceremony: one pass over the circuit
-//! evaluates its QAP at tau, and each point of the key is a known multiple of a
-//! generator. Points are made and written a block at a time. The result equals
-//! bellperson's generator bit for bit.
+//! With the toxic waste at hand a key needs no ceremony: a first pass over the
+//! circuit counts it, a second evaluates its QAP at tau, and each point of the key is
+//! a known multiple of a generator. Points are made and written a block at a time, so memory is three
+//! scalars a variable for the QAP and up to two for copies of it, 20 GiB at 2^27. The
+//! result equals bellperson's generator bit for bit.
 //!
-//! A key that was made here is never mistaken for a real one: a sidecar file is
-//! written before the key, no file is ever overwritten, and directories of real
-//! keys are refused.
+//! A key that was made here is never mistaken for a real one: a sidecar file has its
+//! name before the key has, no key is ever overwritten, and directories of real keys
+//! are refused. The files get their names when all of the key is written: the
+//! sidecar, the verifying key, the proving key, so that whoever sees a proving key
+//! sees the other two.
+//!
+//! A run that was killed in between leaves the sidecar, and perhaps the verifying key,
+//! without a proving key. The next run takes them for what they are and replaces them.
+//! A verifying key without such a sidecar is somebody else's and is never touched.
 
+mod publish;
 mod sidecar;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bellperson::groth16::VerifyingKey;
 use blstrs::{Bls12, G1Affine, G2Affine, Scalar};
 use cuzk_gpu::fixed_base::{FixedBase, FixedBaseG1, FixedBaseG2, window_bits_for};
-use cuzk_gpu::key::write_vk;
 use cuzk_gpu::{KeyError, KeyWriter, Section};
 use cuzk_synth::{QapAtTau, QapColumns, Sizes, SynthError, count, qap};
 use ff::Field;
@@ -30,6 +38,7 @@ use rayon::prelude::*;
 pub use sidecar::{Sidecar, sidecar_path};
 
 use crate::CircuitSpec;
+use publish::KeyFiles;
 
 /// Scalars that are multiplied at a time: 6 MiB of G1 points.
 const BLOCK: usize = 1 << 16;
@@ -145,9 +154,10 @@ pub struct GeneratedKey {
 /// Generates the key of a circuit.
 ///
 /// # Errors
-/// [`KeygenError::RealKeys`] and [`KeyError::Exists`] before any work is done;
-/// then what the circuit or the file system says. An unfinished key leaves no
-/// file under its final name.
+/// [`KeygenError::RealKeys`], [`KeyError::Exists`] and [`KeygenError::ZeroSecret`]
+/// before any work is done; then what the circuit or the file system says. A key
+/// that fails to be written leaves no file under its final name. One that fails to
+/// be named may leave its sidecar and verifying key, which the next run replaces.
 pub fn generate(
     circuit: &dyn CircuitSpec,
     waste: &ToxicWaste,
@@ -157,12 +167,16 @@ pub fn generate(
     let directory = prepare(output)?;
     let params = directory.join(circuit.params_file());
     let vk_path = directory.join(circuit.vk_file());
-    for path in [&params, &vk_path] {
-        if path.exists() {
-            return Err(KeyError::Exists { path: path.clone() }.into());
-        }
-    }
     let name = circuit.id().to_string();
+    let files = KeyFiles {
+        directory: &directory,
+        params: &params,
+        vk: &vk_path,
+        circuit: &name,
+    };
+    files.refuse_existing()?;
+    let gamma_inverse = inverse(waste.gamma)?;
+    let delta_inverse = inverse(waste.delta)?;
 
     progress("count", 0, 1);
     let counted = count(|pass| circuit.synthesize_blank(pass))?;
@@ -174,6 +188,8 @@ pub fn generate(
         sizes,
         qap,
         name: &name,
+        gamma_inverse,
+        delta_inverse,
         progress,
     };
     let densities = &counted.densities;
@@ -181,12 +197,8 @@ pub fn generate(
     key.check_density(&key.qap.inputs.b, densities.b_inputs.ones())?;
     key.check_density(&key.qap.aux.b, densities.b_aux.ones())?;
 
-    let sidecar = Sidecar::new(&name, output.seed);
-    sidecar
-        .write(&params)
-        .map_err(|(path, source)| KeygenError::Io { path, source })?;
-    let vk = key.write(&params)?;
-    write_vk(&vk_path, &vk)?;
+    let (writer, vk) = key.write(&params)?;
+    files.publish(&Sidecar::new(&name, output.seed), &vk, writer)?;
     Ok(GeneratedKey {
         params,
         vk: vk_path,
@@ -233,6 +245,8 @@ struct Generator<'a> {
     sizes: Sizes,
     qap: QapAtTau,
     name: &'a str,
+    gamma_inverse: Scalar,
+    delta_inverse: Scalar,
     progress: Progress<'a>,
 }
 
@@ -253,7 +267,46 @@ impl Generator<'_> {
         }
     }
 
-    fn write(&self, path: &Path) -> Result<VerifyingKey<Bls12>, KeygenError> {
+    /// Writes all of the key, which has no name yet.
+    fn write(&self, path: &Path) -> Result<(KeyWriter, VerifyingKey<Bls12>), KeygenError> {
+        let QapAtTau { inputs, aux } = &self.qap;
+        let a = nonzero(&inputs.a, &aux.a);
+        let b = nonzero(&inputs.b, &aux.b);
+        let Sizes {
+            inputs: input_count,
+            aux: aux_count,
+            constraints,
+        } = self.sizes;
+        let h_count = constraints.next_power_of_two() - 1;
+
+        (self.progress)("tables", 0, 1);
+        let g1_count = h_count + input_count + aux_count + a.len() + b.len();
+        let g1 = FixedBaseG1::new(self.waste.g1, window_bits_for(g1_count));
+        let g2 = FixedBaseG2::new(self.waste.g2, window_bits_for(b.len()));
+
+        let vk = self.verifying_key(&g1);
+        let mut writer = KeyWriter::create(path, &vk)?;
+        self.section_g1(&mut writer, Section::H, h_count, &g1, |range| {
+            Ok(self.h_scalars(h_count + 1, range))
+        })?;
+        self.section_g1(&mut writer, Section::L, aux_count, &g1, |range| {
+            self.l_scalars(range)
+        })?;
+        self.section_g1(&mut writer, Section::A, a.len(), &g1, |range| {
+            Ok(a[range].to_vec())
+        })?;
+        self.section_g1(&mut writer, Section::BG1, b.len(), &g1, |range| {
+            Ok(b[range].to_vec())
+        })?;
+        writer.begin(Section::BG2, b.len())?;
+        for (block, scalars) in b.chunks(BLOCK).enumerate() {
+            (self.progress)("points", (block * BLOCK) as u64, b.len() as u64);
+            writer.write_g2(&products(&g2, scalars, G2Affine::identity()))?;
+        }
+        Ok((writer, vk))
+    }
+
+    fn verifying_key(&self, g1_table: &FixedBaseG1) -> VerifyingKey<Bls12> {
         let ToxicWaste {
             g1,
             g2,
@@ -261,80 +314,41 @@ impl Generator<'_> {
             beta,
             gamma,
             delta,
-            tau,
+            ..
         } = *self.waste;
-        let nonzero = |values: &[Scalar]| -> Vec<Scalar> {
-            values
-                .par_iter()
-                .filter(|value| **value != Scalar::ZERO)
-                .copied()
-                .collect()
-        };
-        let QapAtTau { inputs, aux } = &self.qap;
-        let a: Vec<Scalar> = nonzero(&inputs.a)
-            .into_iter()
-            .chain(nonzero(&aux.a))
-            .collect();
-        let b: Vec<Scalar> = nonzero(&inputs.b)
-            .into_iter()
-            .chain(nonzero(&aux.b))
-            .collect();
-        let domain = self.sizes.constraints.next_power_of_two();
-
-        let g1_count = (domain - 1) + self.sizes.inputs + self.sizes.aux + a.len() + b.len();
-        (self.progress)("tables", 0, 1);
-        let table = FixedBaseG1::new(g1, window_bits_for(g1_count));
-        let table_g2 = FixedBaseG2::new(g2, window_bits_for(b.len()));
-
-        let ic = self.combined(inputs, 0..self.sizes.inputs, inverse(gamma)?);
-        let vk = VerifyingKey::<Bls12> {
+        let ic = self.combined(&self.qap.inputs, 0..self.sizes.inputs, self.gamma_inverse);
+        VerifyingKey {
             alpha_g1: (g1 * alpha).to_affine(),
             beta_g1: (g1 * beta).to_affine(),
             beta_g2: (g2 * beta).to_affine(),
             gamma_g2: (g2 * gamma).to_affine(),
             delta_g1: (g1 * delta).to_affine(),
             delta_g2: (g2 * delta).to_affine(),
-            ic: products(&table, &ic, G1Affine::identity()),
-        };
-
-        let mut writer = KeyWriter::create(path, &vk)?;
-        let delta_inverse = inverse(delta)?;
-        let z = tau.pow_vartime([domain as u64]) - Scalar::ONE;
-        self.section_g1(&mut writer, Section::H, domain - 1, &table, |range| {
-            Ok(powers(tau, range, z * delta_inverse))
-        })?;
-        self.section_g1(&mut writer, Section::L, self.sizes.aux, &table, |range| {
-            let start = range.start;
-            let scalars = self.combined(aux, range, delta_inverse);
-            match scalars.iter().position(|value| *value == Scalar::ZERO) {
-                None => Ok(scalars),
-                Some(index) => Err(KeygenError::Unconstrained {
-                    circuit: self.name.to_owned(),
-                    index: start + index,
-                }),
-            }
-        })?;
-        self.section_g1(&mut writer, Section::A, a.len(), &table, |range| {
-            Ok(a[range].to_vec())
-        })?;
-        self.section_g1(&mut writer, Section::BG1, b.len(), &table, |range| {
-            Ok(b[range].to_vec())
-        })?;
-        writer.begin(Section::BG2, b.len())?;
-        for block in b.chunks(BLOCK) {
-            writer.write_g2(&products(&table_g2, block, G2Affine::identity()))?;
+            ic: products(g1_table, &ic, G1Affine::identity()),
         }
-        writer.finish()?;
-        Ok(vk)
+    }
+
+    /// `tau^i * z(tau) / delta`, where z vanishes on the domain.
+    fn h_scalars(&self, domain: usize, range: Range<usize>) -> Vec<Scalar> {
+        let tau = self.waste.tau;
+        let z = tau.pow_vartime([domain as u64]) - Scalar::ONE;
+        powers(tau, range, z * self.delta_inverse)
+    }
+
+    fn l_scalars(&self, range: Range<usize>) -> Result<Vec<Scalar>, KeygenError> {
+        let start = range.start;
+        let scalars = self.combined(&self.qap.aux, range, self.delta_inverse);
+        match scalars.iter().position(|value| *value == Scalar::ZERO) {
+            None => Ok(scalars),
+            Some(index) => Err(KeygenError::Unconstrained {
+                circuit: self.name.to_owned(),
+                index: start + index,
+            }),
+        }
     }
 
     /// `(beta * a + alpha * b + c) * inverse` of a range of variables.
-    fn combined(
-        &self,
-        columns: &QapColumns,
-        range: std::ops::Range<usize>,
-        inverse: Scalar,
-    ) -> Vec<Scalar> {
+    fn combined(&self, columns: &QapColumns, range: Range<usize>, inverse: Scalar) -> Vec<Scalar> {
         let ToxicWaste { alpha, beta, .. } = self.waste;
         range
             .into_par_iter()
@@ -348,7 +362,7 @@ impl Generator<'_> {
         section: Section,
         len: usize,
         table: &FixedBaseG1,
-        scalars: impl Fn(std::ops::Range<usize>) -> Result<Vec<Scalar>, KeygenError>,
+        scalars: impl Fn(Range<usize>) -> Result<Vec<Scalar>, KeygenError>,
     ) -> Result<(), KeygenError> {
         writer.begin(section, len)?;
         for start in (0..len).step_by(BLOCK) {
@@ -364,6 +378,17 @@ fn inverse(secret: Scalar) -> Result<Scalar, KeygenError> {
     Option::from(secret.invert()).ok_or(KeygenError::ZeroSecret)
 }
 
+/// The values of inputs and auxiliary variables that are not zero, in order: those
+/// that have a point in a query.
+fn nonzero(inputs: &[Scalar], aux: &[Scalar]) -> Vec<Scalar> {
+    inputs
+        .par_iter()
+        .chain(aux)
+        .filter(|value| **value != Scalar::ZERO)
+        .copied()
+        .collect()
+}
+
 fn products<P>(table: &FixedBase<P>, scalars: &[Scalar], identity: P) -> Vec<P>
 where
     P: cuzk_gpu::fixed_base::AffinePoint + Clone + Send + Sync,
@@ -374,7 +399,7 @@ where
 }
 
 /// `factor * tau^i` for the range of i.
-fn powers(tau: Scalar, range: std::ops::Range<usize>, factor: Scalar) -> Vec<Scalar> {
+fn powers(tau: Scalar, range: Range<usize>, factor: Scalar) -> Vec<Scalar> {
     const RUN: usize = 1 << 12;
     let starts: Vec<usize> = range.clone().step_by(RUN).collect();
     starts

@@ -1,6 +1,7 @@
 //! The file beside a generated key that says it is not a real one.
 
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -36,12 +37,31 @@ impl Sidecar {
         }
     }
 
-    /// Writes the sidecar of `params`; on failure, the path and what the system said.
+    /// The sidecar of `params`; `None` if there is none or it is not one.
+    pub(super) fn read(params: &Path) -> Option<Self> {
+        let text = fs::read_to_string(sidecar_path(params)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Writes the sidecar of `params`, whole or not at all, in place of one that is
+    /// there; on failure, the path and what the system said.
     pub(super) fn write(&self, params: &Path) -> Result<(), (PathBuf, io::Error)> {
         let path = sidecar_path(params);
-        serde_json::to_string_pretty(self)
+        let mut temporary = path.clone().into_os_string();
+        temporary.push(format!(".{}.partial", std::process::id()));
+        let temporary = PathBuf::from(temporary);
+        let written = serde_json::to_string_pretty(self)
             .map_err(io::Error::other)
-            .and_then(|text| std::fs::write(&path, text + "\n"))
-            .map_err(|source| (path, source))
+            .and_then(|text| {
+                // Made anew if a killed run of the same number left one.
+                let mut file = File::create(&temporary)?;
+                file.write_all((text + "\n").as_bytes())?;
+                file.sync_all()?;
+                fs::rename(&temporary, &path)
+            });
+        written.map_err(|source| {
+            let _ = fs::remove_file(&temporary);
+            (path, source)
+        })
     }
 }

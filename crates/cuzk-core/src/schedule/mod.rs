@@ -2,7 +2,7 @@
 //!
 //! [`Scheduler::step`] takes what happened and answers what to start. Production
 //! runs the answers on threads, the tests run them in simulated time; both run
-//! this code. Everything it decides is in [`Scheduler::dispatch`]:
+//! this code. It decides by these rules:
 //!
 //! - jobs are served by priority, then by arrival, and the parts of a job in order;
 //! - a part counts against a limit only for parts of its own or a lower priority,
@@ -79,6 +79,11 @@ pub enum Event {
     Proved(PartId),
     /// The part's proof verifies.
     Verified(PartId),
+    /// The part's circuit is larger than its columns: it goes back to its
+    /// reservation, and its attempt goes on.
+    Outgrown(PartId),
+    /// The part's proof does not verify.
+    Rejected(PartId),
     /// A stage of the part failed.
     PartFailed {
         /// The part.
@@ -107,6 +112,8 @@ pub enum Action {
     Prove(PartId),
     /// Verify the proof; answered by `Verified` or `PartFailed`.
     Verify(PartId),
+    /// Find out why the proof does not verify; answered by `PartFailed`.
+    Explain(PartId),
     /// Check the proof as a whole, encode and hand over; answered by `Completed`
     /// or `JobFailed`.
     Complete(JobId),
@@ -125,21 +132,25 @@ enum Stage {
     Proving,
     Proved,
     Verifying,
+    Rejected,
+    Explaining,
     Verified,
 }
 
 impl Stage {
     fn runs(self) -> bool {
+        use Stage::*;
         matches!(
             self,
-            Stage::Reserving | Stage::Synthesising | Stage::Proving | Stage::Verifying
+            Reserving | Synthesising | Proving | Verifying | Explaining
         )
     }
 
     fn in_flight(self) -> bool {
-        !matches!(
+        use Stage::*;
+        matches!(
             self,
-            Stage::Waiting | Stage::Proved | Stage::Verifying | Stage::Verified
+            Reserving | Reserved | Synthesising | Synthesised | Proving
         )
     }
 }
@@ -203,6 +214,13 @@ impl Scheduler {
         }
     }
 
+    /// Whether a cancel would still end the job: not once it is being handed over.
+    pub fn can_cancel(&self, id: JobId) -> bool {
+        self.jobs
+            .get(&id)
+            .is_some_and(|job| job.stage != JobStage::Completing)
+    }
+
     /// Jobs that wait or run.
     pub fn jobs(&self) -> usize {
         self.jobs.len()
@@ -242,15 +260,16 @@ impl Scheduler {
             Event::Synthesised(part) => self.end_stage(part, Stage::Synthesised),
             Event::Proved(part) => self.end_stage(part, Stage::Proved),
             Event::Verified(part) => self.end_stage(part, Stage::Verified),
+            Event::Outgrown(part) => self.end_stage(part, Stage::Waiting),
+            Event::Rejected(part) => self.end_stage(part, Stage::Rejected),
             Event::PartFailed { part, retry } => self.fail_part(part, retry),
             Event::JobFailed(id) => self.end_job_stage(id, JobStage::Ending),
             Event::Completed(id) => {
                 self.jobs.remove(&id);
             }
             Event::Cancel(id) => {
-                // A job that is being handed over is finished: too late.
-                if let Some(job) = self.jobs.get_mut(&id)
-                    && job.stage != JobStage::Completing
+                if self.can_cancel(id)
+                    && let Some(job) = self.jobs.get_mut(&id)
                 {
                     job.stage = JobStage::Ending;
                 }
@@ -344,6 +363,10 @@ impl Scheduler {
                 Some((Stage::Proving, Action::Prove(id)))
             }
             Stage::Proved => Some((Stage::Verifying, Action::Verify(id))),
+            // A whole synthesis, of a part that is not in flight any more.
+            Stage::Rejected if below(1, |stage| stage == Stage::Explaining) => {
+                Some((Stage::Explaining, Action::Explain(id)))
+            }
             _ => None,
         }
     }

@@ -1,9 +1,6 @@
-//! Simulated runs: seeded schedules with slow stages, failures and cancels.
+//! Cases made by hand; the rules as a whole are checked in [`simulation`].
 
-use std::collections::BTreeMap;
-
-use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+mod simulation;
 
 use super::*;
 
@@ -29,7 +26,8 @@ fn part(job: u64, index: usize) -> PartId {
     }
 }
 
-/// The event that a successful run of an action ends with.
+/// The event that a successful run of an action ends with. An explanation always
+/// ends with a failure.
 fn success(action: Action) -> Option<Event> {
     match action {
         Action::LoadKey(job) => Some(Event::KeyReady(job)),
@@ -37,6 +35,7 @@ fn success(action: Action) -> Option<Event> {
         Action::Synthesise(part) => Some(Event::Synthesised(part)),
         Action::Prove(part) => Some(Event::Proved(part)),
         Action::Verify(part) => Some(Event::Verified(part)),
+        Action::Explain(part) => Some(Event::PartFailed { part, retry: true }),
         Action::Complete(job) => Some(Event::Completed(job)),
         Action::Abort(_) => None,
     }
@@ -112,170 +111,4 @@ fn a_cancelled_job_ends_when_its_last_stage_does() {
         scheduler.step(Event::Synthesised(part(1, 0))),
         [Action::Abort(JobId(1))]
     );
-}
-
-/// One seeded run: actions finish in a random order, some fail, some jobs are
-/// cancelled. Checks limits and order at every step.
-struct Simulation {
-    rng: ChaCha8Rng,
-    scheduler: Scheduler,
-    running: Vec<Action>,
-    priorities: BTreeMap<JobId, Priority>,
-    ends: BTreeMap<JobId, &'static str>,
-    /// Completions of each stage of each part since its last reservation.
-    stages: BTreeMap<PartId, usize>,
-}
-
-impl Simulation {
-    fn start(&mut self, actions: Vec<Action>) {
-        for action in actions {
-            match action {
-                Action::Abort(job) => self.end(job, "aborted"),
-                Action::Reserve(part) => {
-                    self.stages.insert(part, 0);
-                    self.running.push(action);
-                }
-                Action::Synthesise(part) => self.advance(part, 1, action),
-                Action::Prove(part) => self.advance(part, 2, action),
-                Action::Verify(part) => self.advance(part, 3, action),
-                Action::LoadKey(_) | Action::Complete(_) => self.running.push(action),
-            }
-        }
-        for priority in [
-            Priority::Low,
-            Priority::Normal,
-            Priority::High,
-            Priority::Critical,
-        ] {
-            let at_least = |id: JobId| self.priorities[&id] >= priority;
-            let count = |wanted: fn(&Action) -> Option<PartId>| {
-                self.running
-                    .iter()
-                    .filter_map(wanted)
-                    .filter(|part| at_least(part.job))
-                    .count()
-            };
-            // A limit holds for the parts of each priority and above, plus the ones of
-            // a lower priority that were there first.
-            let proving = count(|action| match action {
-                Action::Prove(part) => Some(*part),
-                _ => None,
-            });
-            let synthesising = count(|action| match action {
-                Action::Synthesise(part) => Some(*part),
-                _ => None,
-            });
-            let levels = 4;
-            assert!(proving <= LIMITS.device_slots * levels);
-            assert!(synthesising <= LIMITS.synthesis_max * levels);
-            if priority == Priority::Critical {
-                assert!(proving <= LIMITS.device_slots && synthesising <= LIMITS.synthesis_max);
-            }
-        }
-    }
-
-    fn advance(&mut self, part: PartId, stage: usize, action: Action) {
-        let before = self.stages.insert(part, stage);
-        assert_eq!(
-            before,
-            Some(stage - 1),
-            "{part:?} skipped or repeated a stage"
-        );
-        self.running.push(action);
-    }
-
-    fn end(&mut self, job: JobId, how: &'static str) {
-        let before = self.ends.insert(job, how);
-        assert_eq!(before, None, "{job:?} ended twice");
-        let runs = self.running.iter().any(|action| match action {
-            Action::LoadKey(id) | Action::Complete(id) | Action::Abort(id) => *id == job,
-            Action::Reserve(part)
-            | Action::Synthesise(part)
-            | Action::Prove(part)
-            | Action::Verify(part) => part.job == job,
-        });
-        assert!(!runs, "{job:?} ended while a stage of it ran");
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.rng.next_u32() as usize) % bound
-    }
-
-    fn run(&mut self, jobs: u64) {
-        for job in 1..=jobs {
-            let priorities = [
-                Priority::Low,
-                Priority::Normal,
-                Priority::High,
-                Priority::Critical,
-            ];
-            let priority = priorities[self.below(4)];
-            self.priorities.insert(JobId(job), priority);
-            let parts = 1 + self.below(4);
-            let actions = self.scheduler.step(submit(job, priority, parts));
-            self.start(actions);
-            for _ in 0..self.below(12) {
-                self.finish_one();
-            }
-            if self.below(5) == 0 {
-                let victim = JobId(1 + self.below(job as usize) as u64);
-                let actions = self.scheduler.step(Event::Cancel(victim));
-                self.start(actions);
-            }
-        }
-        while !self.running.is_empty() {
-            self.finish_one();
-        }
-    }
-
-    fn finish_one(&mut self) {
-        if self.running.is_empty() {
-            return;
-        }
-        let index = self.below(self.running.len());
-        let action = self.running.swap_remove(index);
-        let fails = self.below(20) == 0;
-        let event = match action {
-            Action::LoadKey(job) | Action::Complete(job) if fails => Event::JobFailed(job),
-            Action::Reserve(part)
-            | Action::Synthesise(part)
-            | Action::Prove(part)
-            | Action::Verify(part)
-                if fails =>
-            {
-                Event::PartFailed {
-                    part,
-                    retry: self.below(2) == 0,
-                }
-            }
-            _ => success(action).expect("aborts are not run"),
-        };
-        if let Event::Completed(job) = event {
-            self.end(job, "completed");
-        }
-        let actions = self.scheduler.step(event);
-        self.start(actions);
-    }
-}
-
-#[test]
-fn no_job_is_lost_in_any_order_of_completions() {
-    for seed in 0..3000 {
-        let mut simulation = Simulation {
-            rng: ChaCha8Rng::seed_from_u64(seed),
-            scheduler: Scheduler::new(LIMITS),
-            running: Vec::new(),
-            priorities: BTreeMap::new(),
-            ends: BTreeMap::new(),
-            stages: BTreeMap::new(),
-        };
-        simulation.run(12);
-        assert_eq!(
-            simulation.ends.len(),
-            12,
-            "seed {seed}: {:?}",
-            simulation.scheduler
-        );
-        assert_eq!(simulation.scheduler.jobs(), 0, "seed {seed}");
-    }
 }

@@ -2,6 +2,7 @@
 //! what the one before left and never calls back.
 
 mod complete;
+mod explain;
 mod prove;
 mod reserve;
 mod synthesise;
@@ -12,18 +13,19 @@ use std::sync::Arc;
 use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
 use cuzk_budget::{CancelToken, Reservation};
-use cuzk_gpu::{Backend, CircuitShape, Columns, Key};
+use cuzk_gpu::{Backend, CircuitShape, Columns};
 use cuzk_pinned::PinnedPool;
 
 pub(crate) use complete::complete;
+pub(crate) use explain::explain;
 pub(crate) use prove::prove;
 pub(crate) use reserve::{check_fits, reserve};
-pub(crate) use synthesise::synthesise;
+pub(crate) use synthesise::{Filled, synthesise};
 pub(crate) use verify::verify;
 
 use crate::config::Tuning;
 use crate::engine::Blinding;
-use crate::keystore::KeyStore;
+use crate::keystore::{KeyLease, KeyStore};
 use crate::metrics::Metrics;
 use crate::schedule::Priority;
 use crate::shapes::Shapes;
@@ -43,6 +45,9 @@ pub(crate) struct Shared {
 /// A job as its stages see it.
 pub(crate) struct Job {
     pub(crate) workload: Arc<dyn Workload>,
+    /// For log lines.
+    pub(crate) label: String,
+    pub(crate) part_count: usize,
     pub(crate) circuit: Arc<dyn CircuitSpec>,
     pub(crate) priority: Priority,
     pub(crate) blinding: Blinding,
@@ -55,12 +60,18 @@ pub(crate) struct Reserved {
     pub(crate) columns: Columns,
     /// Working memory of the backend, counted until the proof is made.
     pub(crate) work: Reservation,
+    /// The key's points in memory, if they are.
+    pub(crate) lease: Option<KeyLease>,
+    /// Whether the columns have the sizes of a synthesis that outgrew others.
+    pub(crate) is_resized: bool,
 }
 
-/// A part whose columns are filled.
+/// A part whose columns are filled. At 2^27 constraints each column is 4 GiB; what is
+/// beside them is small.
 pub(crate) struct Synthesised {
     pub(crate) columns: Columns,
     pub(crate) work: Reservation,
+    pub(crate) lease: Option<KeyLease>,
     pub(crate) inputs: Vec<Scalar>,
     pub(crate) shape: Arc<CircuitShape>,
     pub(crate) placement: Placement,
@@ -69,7 +80,8 @@ pub(crate) struct Synthesised {
 /// How columns came to be where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// `direct` if they were written in place, `staged` if they were copied there.
+    /// `heap` if they are in ordinary memory; in page-locked memory `direct` if they
+    /// were written in place, `staged` if they were copied there.
     pub name: &'static str,
     /// Whether that place is page-locked.
     pub is_pinned: bool,
@@ -79,15 +91,20 @@ pub struct Placement {
 pub(crate) struct Proved {
     pub(crate) proof: Proof<Bls12>,
     pub(crate) inputs: Vec<Scalar>,
+    pub(crate) made: Made,
+}
+
+/// How a proof was made.
+#[derive(Clone, Copy)]
+pub(crate) struct Made {
     pub(crate) placement: Placement,
+    /// Where the points of the key were.
+    pub(crate) tier: cuzk_gpu::KeyTier,
 }
 
 /// A part whose proof verifies.
 #[derive(Clone)]
 pub(crate) struct Verified {
     pub(crate) proof: Proof<Bls12>,
-    pub(crate) placement: Placement,
+    pub(crate) made: Made,
 }
-
-/// A key with the circuit it was loaded for.
-pub(crate) type LoadedKey = Arc<Key>;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cuzk_gpu::{Key, ProveRequest};
+use cuzk_gpu::{Key, KeyTier, ProveRequest};
 
-use super::{Job, Proved, Shared, Synthesised};
+use super::{Job, Made, Proved, Shared, Synthesised};
 use crate::error::{Failure, ProveError};
 
 /// Proves a part. Its columns are released as soon as the backend has read them.
@@ -19,6 +19,7 @@ pub(crate) fn prove(
     let Synthesised {
         columns,
         work,
+        lease,
         inputs,
         shape,
         placement,
@@ -37,12 +38,17 @@ pub(crate) fn prove(
     let proved = pending
         .done()
         .map_err(|source| Failure::ours(ProveError::Backend { part, source }))?;
-    drop(work);
+    let tier = if lease.is_some() {
+        KeyTier::Resident
+    } else {
+        KeyTier::File
+    };
+    drop((work, lease));
     job.timeline
         .add_phases(part, &proved.phases.0, Instant::now());
     Ok(Proved {
         proof: proved.proof,
         inputs,
-        placement,
+        made: Made { placement, tier },
     })
 }

@@ -1,32 +1,193 @@
 //! Reserve: one request for the columns of a part and the bytes of its proof.
 
 use cuzk_budget::{Consumer, Priority as BudgetPriority, Wait};
-use cuzk_gpu::{Column, Columns, Key, Section};
-use cuzk_pinned::{AcquireError, AcquireRequest};
+use cuzk_gpu::{CircuitSizes, Column, Columns, Key, Section};
+use cuzk_pinned::{AcquireError, AcquireRequest, Acquired, PinnedPool};
 use cuzk_synth::{Sizes, count};
 
 use super::{Job, Reserved, Shared};
 use crate::CircuitSpec;
+use crate::config::KeyTier;
 use crate::error::{Failure, ProveError};
+use crate::keystore::KeyLease;
 use crate::schedule::Priority;
 use crate::shapes::to_circuit_sizes;
 
 /// On whom the columns and working memory of parts are booked.
 const PARTS: Consumer = Consumer("parts");
 
-/// Waits for the part's memory, in the budget's order.
+/// Waits for the part's memory, in the budget's order: columns, working memory, and
+/// the points of the key if they are to be resident and are not. All of it is one
+/// request, so that nobody waits while it holds what others wait for. `outgrown` are
+/// the true sizes of a circuit that was larger than its columns.
 pub(crate) fn reserve(
     shared: &Shared,
     job: &Job,
     key: &Key,
     part: usize,
+    outgrown: Option<Sizes>,
 ) -> Result<Reserved, Failure> {
-    let sizes = match shared.shapes.sizes(&job.circuit.id()) {
-        Some(hint) if key.check_sizes(&to_circuit_sizes(&hint)).is_ok() => hint,
-        Some(_) => recount(job, key, part)?,
-        None => sizes_from_key(key),
+    let sizes = match (outgrown, shared.shapes.sizes(&job.circuit.id())) {
+        (Some(sizes), _) => sizes,
+        (None, Some(hint)) if fits(key, &hint) => hint,
+        (None, Some(_)) => recount(job, key, part)?,
+        (None, None) => sizes_from_key(key),
     };
-    reserve_for(shared, job, key, part, &sizes)
+    let ask = Ask {
+        shared,
+        job,
+        key,
+        part,
+        sizes: to_circuit_sizes(&sizes),
+    };
+    let (acquired, lease) = match shared.tuning.key_tier {
+        KeyTier::File => (ask.wait(Points::InFile)?, None),
+        KeyTier::Resident => ask.resident()?,
+        KeyTier::Auto => ask.resident_if_room()?,
+    };
+    let layout = shared.backend.layout(&ask.sizes);
+    Ok(Reserved {
+        columns: Columns::from_buffers(acquired.buffers, &layout),
+        work: acquired.reservation,
+        lease,
+        is_resized: outgrown.is_some(),
+    })
+}
+
+/// Where the points of the key are once a request is granted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Points {
+    /// In the file: a section at a time is decoded into working memory.
+    InFile,
+    /// In memory already.
+    Resident,
+    /// They come into memory that this request asks for.
+    ToLoad,
+}
+
+/// What a part asks for.
+struct Ask<'a> {
+    shared: &'a Shared,
+    job: &'a Job,
+    key: &'a Key,
+    part: usize,
+    sizes: CircuitSizes,
+}
+
+impl Ask<'_> {
+    /// Points in memory, whatever that takes.
+    fn resident(&self) -> Result<(Acquired, Option<KeyLease>), Failure> {
+        let id = self.job.circuit.id();
+        if self.shared.keys.lease(&id).is_some() {
+            let acquired = self.wait(Points::Resident)?;
+            if let Some(lease) = self.shared.keys.lease(&id) {
+                return Ok((acquired, Some(lease)));
+            }
+            // They were reclaimed while this part waited: ask for them too.
+        }
+        self.load(self.wait(Points::ToLoad)?)
+    }
+
+    /// Points in memory if there is room now, and otherwise in the file.
+    fn resident_if_room(&self) -> Result<(Acquired, Option<KeyLease>), Failure> {
+        let id = self.job.circuit.id();
+        let granted = match self.shared.keys.lease(&id) {
+            Some(lease) => {
+                let acquired =
+                    self.acquire(Points::Resident, |pool, request| pool.try_acquire(request));
+                acquired.map(|acquired| (acquired, Some(lease)))
+            }
+            None => self
+                .acquire(Points::ToLoad, |pool, request| pool.try_acquire(request))
+                .and_then(|acquired| self.load(acquired)),
+        };
+        granted.or_else(|refused| match refused.error {
+            ProveError::Memory { source, .. } => {
+                self.shared.metrics.tiers_lowered.add(1);
+                tracing::info!(circuit = %id, %source, "the key stays in its file");
+                Ok((self.wait(Points::InFile)?, None))
+            }
+            error => Err(Failure::fatal(error)),
+        })
+    }
+
+    fn load(&self, mut acquired: Acquired) -> Result<(Acquired, Option<KeyLease>), Failure> {
+        let points = acquired
+            .reservation
+            .split(self.key.resident_bytes())
+            .expect("the request asked for them");
+        let id = self.job.circuit.id();
+        let lease = self
+            .shared
+            .keys
+            .make_resident(&id, self.key, points)
+            .map_err(Failure::fatal)?;
+        Ok((acquired, Some(lease)))
+    }
+
+    fn wait(&self, points: Points) -> Result<Acquired, Failure> {
+        self.acquire(points, |pool, request| pool.acquire(request))
+    }
+
+    fn acquire(
+        &self,
+        points: Points,
+        acquire: impl FnOnce(&PinnedPool, &AcquireRequest<'_>) -> Result<Acquired, AcquireError>,
+    ) -> Result<Acquired, Failure> {
+        let Self {
+            shared,
+            job,
+            key,
+            part,
+            sizes,
+        } = *self;
+        let lens: Vec<usize> = shared
+            .backend
+            .layout(&sizes)
+            .lens()
+            .into_iter()
+            // What overflows is more than any budget has, and refused as such.
+            .map(|len| Column::bytes(len).unwrap_or(usize::MAX))
+            .collect();
+        let (tier, to_load) = match points {
+            Points::InFile => (cuzk_gpu::KeyTier::File, 0),
+            Points::Resident => (cuzk_gpu::KeyTier::Resident, 0),
+            Points::ToLoad => (cuzk_gpu::KeyTier::Resident, key.resident_bytes()),
+        };
+        let request = AcquireRequest {
+            buffers: &lens,
+            bytes: shared
+                .backend
+                .work_bytes(&sizes, key, tier)
+                .saturating_add(to_load),
+            consumer: PARTS,
+            wait: Wait::with_priority(budget_priority(job.priority)).cancelled_by(&job.cancel),
+        };
+        acquire(&shared.pool, &request).map_err(|source| {
+            Failure::fatal(match source {
+                AcquireError::Budget(source) if job.cancel.is_cancelled() => {
+                    tracing::debug!(%source, part, "the wait for memory was given up");
+                    ProveError::Cancelled
+                }
+                AcquireError::Budget(source) => ProveError::Memory {
+                    what: if to_load > 0 {
+                        "a part and its key"
+                    } else {
+                        "a part"
+                    },
+                    source,
+                },
+                source => ProveError::Allocation { part, source },
+            })
+        })
+    }
+}
+
+/// Whether a hint agrees with the key. It comes from a file, so that its numbers may
+/// be anything: the constraints are compared before a domain is made of them.
+fn fits(key: &Key, hint: &Sizes) -> bool {
+    hint.constraints <= sizes_from_key(key).constraints
+        && key.check_sizes(&to_circuit_sizes(hint)).is_ok()
 }
 
 /// Bytes that a part of a circuit takes, columns and working memory together, as far
@@ -44,11 +205,18 @@ pub(crate) fn check_fits(
         .map(|hint| to_circuit_sizes(&hint))
         .filter(|sizes| key.check_sizes(sizes).is_ok())
         .unwrap_or_else(|| to_circuit_sizes(&sizes_from_key(key)));
+    let (tier, to_load) = match shared.tuning.key_tier {
+        KeyTier::Resident => (cuzk_gpu::KeyTier::Resident, key.resident_bytes()),
+        KeyTier::File | KeyTier::Auto => (cuzk_gpu::KeyTier::File, 0),
+    };
     let lens = shared.backend.layout(&sizes).lens();
     let bytes = lens
         .into_iter()
         .map(|len| Column::bytes(len).and_then(|bytes| u64::try_from(bytes).ok()))
-        .chain([Some(shared.backend.work_bytes(&sizes, key))])
+        .chain([
+            Some(shared.backend.work_bytes(&sizes, key, tier)),
+            Some(to_load),
+        ])
         .try_fold(0_u64, |sum, bytes| sum.checked_add(bytes?))
         .unwrap_or(u64::MAX);
     shared
@@ -82,47 +250,8 @@ fn sizes_from_key(key: &Key) -> Sizes {
     }
 }
 
-/// Waits for memory for a part of these sizes.
-pub(super) fn reserve_for(
-    shared: &Shared,
-    job: &Job,
-    key: &Key,
-    part: usize,
-    sizes: &Sizes,
-) -> Result<Reserved, Failure> {
-    let sizes = to_circuit_sizes(sizes);
-    let layout = shared.backend.layout(&sizes);
-    let lens: Vec<usize> = layout
-        .lens()
-        .into_iter()
-        .map(|len| Column::bytes(len).unwrap_or(usize::MAX))
-        .collect();
-    let request = AcquireRequest {
-        buffers: &lens,
-        bytes: shared.backend.work_bytes(&sizes, key),
-        consumer: PARTS,
-        wait: Wait::with_priority(budget_priority(job.priority)).cancelled_by(&job.cancel),
-    };
-    let acquired = shared.pool.acquire(&request).map_err(|source| {
-        Failure::fatal(match source {
-            AcquireError::Budget(source) if job.cancel.is_cancelled() => {
-                tracing::debug!(%source, part, "the wait for memory was given up");
-                ProveError::Cancelled
-            }
-            AcquireError::Budget(source) => ProveError::Memory {
-                what: "a part",
-                source,
-            },
-            source => ProveError::Allocation { part, source },
-        })
-    })?;
-    Ok(Reserved {
-        columns: Columns::from_buffers(acquired.buffers, &layout),
-        work: acquired.reservation,
-    })
-}
-
-fn budget_priority(priority: Priority) -> BudgetPriority {
+/// The budget's word for a priority.
+pub(super) fn budget_priority(priority: Priority) -> BudgetPriority {
     match priority {
         Priority::Low => BudgetPriority::LOWEST,
         Priority::Normal => BudgetPriority::NORMAL,

@@ -1,60 +1,74 @@
 //! Synthesise: the witness is written into the part's columns.
 
+use bellpepper_core::SynthesisError;
 use blstrs::Scalar;
 use cuzk_gpu::{CColumn, Columns, Key};
-use cuzk_synth::{AssignColumns, Assigned, GrownColumns, SynthError, assign, assign_growing};
+use cuzk_synth::{
+    AssignColumns, Assigned, ColumnName, GrownColumns, Pass, Sizes, SynthError, assign,
+    assign_growing,
+};
 use ff::Field;
 
-use super::reserve::reserve_for;
 use super::{Job, Placement, Reserved, Shared, Synthesised};
 use crate::Part;
 use crate::config::Sizing;
 use crate::error::{Failure, ProveError};
+use crate::shapes::to_circuit_sizes;
 
-/// Fills the columns. A circuit that outgrows its hint is synthesised once more,
-/// into columns of its true size.
+/// What a synthesis ended with.
+pub(crate) enum Filled {
+    /// The columns hold the part.
+    Whole(Box<Synthesised>),
+    /// The circuit is larger than its columns, and fits its key: it is to be
+    /// synthesised once more, into columns of these sizes. The memory is given back
+    /// first, so that nobody waits for a place here and holds memory meanwhile.
+    Outgrown(Sizes),
+}
+
+/// Fills the columns.
 pub(crate) fn synthesise(
     shared: &Shared,
     job: &Job,
     key: &Key,
     part: usize,
     mut reserved: Reserved,
-) -> Result<Synthesised, Failure> {
+) -> Result<Filled, Failure> {
     let circuit = job.workload.part(part).map_err(Failure::fatal)?;
-    let refused = |source| Failure::fatal(ProveError::Synthesis { part, source });
     let assigned = match fill(shared, circuit.as_ref(), &mut reserved.columns) {
-        Err(SynthError::HintTooSmall { want, .. }) => {
+        Err(SynthError::HintTooSmall { want, .. }) if !reserved.is_resized => {
+            key.check_sizes(&to_circuit_sizes(&want))
+                .map_err(Failure::fatal)?;
             shared.metrics.hint_misses.add(1);
             tracing::warn!(circuit = %job.circuit.id(), ?want, "a capacity hint was too small");
-            drop(reserved);
-            reserved = reserve_for(shared, job, key, part, &want)?;
-            fill(shared, circuit.as_ref(), &mut reserved.columns)
+            return Ok(Filled::Outgrown(want));
         }
-        first => first,
-    }
-    .map_err(refused)?;
+        other => other.map_err(|source| Failure::fatal(ProveError::Synthesis { part, source }))?,
+    };
     let id = job.circuit.id();
     let shape = shared
         .shapes
-        .learn(&id, &assigned)
-        .ok_or_else(|| Failure::fatal(ProveError::OtherShape { part, circuit: id }))?;
-    key.check_shape(&shape).map_err(Failure::fatal)?;
+        .learn(&id, part, &assigned, key)
+        .map_err(Failure::fatal)?;
+    let is_pinned = shared.pool.is_page_locked();
     let name = match shared.tuning.sizing {
+        _ if !is_pinned => "heap",
         Sizing::Exact => "direct",
         Sizing::Growing => "staged",
     };
-    let placement = Placement {
-        name,
-        is_pinned: shared.pool.is_page_locked(),
-    };
-    let Reserved { columns, work } = reserved;
-    Ok(Synthesised {
+    let Reserved {
         columns,
         work,
+        lease,
+        ..
+    } = reserved;
+    Ok(Filled::Whole(Box::new(Synthesised {
+        columns,
+        work,
+        lease,
         inputs: assigned.inputs,
         shape,
-        placement,
-    })
+        placement: Placement { name, is_pinned },
+    })))
 }
 
 fn fill(
@@ -76,14 +90,19 @@ fn fill(
                 c,
                 aux: columns.aux.scalars_mut(),
             };
-            assign(into, |pass| circuit.synthesize(0, pass))
+            assign(into, |pass| synthesise_all(circuit, pass))
         }
         Sizing::Growing => {
-            let (grown, assigned) = assign_growing(with_c, |pass| circuit.synthesize(0, pass))?;
+            let (grown, assigned) = assign_growing(with_c, |pass| synthesise_all(circuit, pass))?;
             stage(grown, columns, &assigned, with_c)?;
             Ok(assigned)
         }
     }
+}
+
+/// Synthesises every segment of a part, in order, as if it were not cut.
+pub(super) fn synthesise_all(part: &dyn Part, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+    (0..part.segments()).try_for_each(|segment| part.synthesize(segment, pass))
 }
 
 /// Copies grown columns to their place.
@@ -95,12 +114,12 @@ fn stage(
 ) -> Result<(), SynthError> {
     let GrownColumns { a, b, c, aux } = grown;
     let mut copies = vec![
-        (cuzk_synth::ColumnName::A, a, columns.a.scalars_mut()),
-        (cuzk_synth::ColumnName::B, b, columns.b.scalars_mut()),
-        (cuzk_synth::ColumnName::Aux, aux, columns.aux.scalars_mut()),
+        (ColumnName::A, a, columns.a.scalars_mut()),
+        (ColumnName::B, b, columns.b.scalars_mut()),
+        (ColumnName::Aux, aux, columns.aux.scalars_mut()),
     ];
     if let Some(column) = columns.c.as_mut().filter(|_| with_c) {
-        copies.push((cuzk_synth::ColumnName::C, c, column.scalars_mut()));
+        copies.push((ColumnName::C, c, column.scalars_mut()));
     }
     for (column, from, to) in copies {
         if from.len() > to.len() {

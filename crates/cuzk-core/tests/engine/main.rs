@@ -1,18 +1,23 @@
 //! The engine on a small circuit: what goes right, and everything that may not go
 //! wrong quietly.
 
+mod backends;
+mod keygen;
+mod limits;
+mod random;
 mod toy;
 
 use std::sync::Arc;
 
+use backends::Faulty;
 use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError, num::AllocatedNum};
 use bellperson::groth16::{Proof, create_proof};
 use blstrs::Scalar;
 use cuzk_core::config::{KeyTier, Sizing};
 use cuzk_core::keygen::{KeyOutput, KeygenError, ToxicWaste, generate, sidecar_path};
-use cuzk_core::{Blinding, JobOptions, ProofReply, ProveError};
-use cuzk_gpu::{Key, KeyChecks, KeyError, PointCheck};
-use toy::{Corrupting, Fault, House, Squares, SquaresJob, cpu};
+use cuzk_core::{Blinding, CircuitSpec, Eviction, JobOptions, ProofReply, ProveError};
+use cuzk_gpu::KeyError;
+use toy::{Fault, House, Squares, SquaresJob, cpu, make_key};
 
 const PLENTY: u64 = 1 << 30;
 
@@ -34,6 +39,13 @@ fn error(engine: &cuzk_core::Engine, job: &SquaresJob) -> String {
     prove(engine, job)
         .expect_err("this job must fail")
         .to_string()
+}
+
+/// Waits for something that another thread is about to do.
+fn until(done: impl Fn() -> bool) {
+    while !done() {
+        std::thread::yield_now();
+    }
 }
 
 /// The same circuit for bellperson.
@@ -91,7 +103,7 @@ fn every_way_of_proving_gives_bellpersons_bytes() {
     let job = SquaresJob::new(rounds, 5, parts);
     for c_from_ab in [true, false] {
         for sizing in [Sizing::Growing, Sizing::Exact] {
-            for key_tier in [KeyTier::Mapped, KeyTier::Resident] {
+            for key_tier in [KeyTier::File, KeyTier::Resident] {
                 house.config.tuning.c_from_ab = c_from_ab;
                 house.config.tuning.sizing = sizing;
                 house.config.tuning.key_tier = key_tier;
@@ -135,25 +147,21 @@ fn a_fresh_proof_differs_every_time_and_verifies() {
 fn an_invalid_proof_is_made_again_and_never_leaves() {
     let house = House::new(&[20]);
     let job = SquaresJob::new(20, 2, 1);
-    let once = Arc::new(Corrupting::new(1));
+    let once = Arc::new(Faulty::corrupting(1));
     let engine = house.engine_on(PLENTY, once.clone());
     let reply = prove(&engine, &job).expect("the second attempt is good");
     assert_eq!(reply.parts[0].retries, 1);
     assert_eq!(engine.metrics().verification_failures.count(), 1);
-    assert_eq!(*once.seen.lock().expect("not poisoned"), 2);
+    assert_eq!(once.seen(), 2);
 
-    let always = Arc::new(Corrupting::new(usize::MAX));
+    let always = Arc::new(Faulty::corrupting(usize::MAX));
     let engine = house.engine_on(PLENTY, always.clone());
     let error = prove(&engine, &job).expect_err("no attempt is good");
     assert!(
         matches!(error, ProveError::InvalidProof { part: 0 }),
         "{error}"
     );
-    assert_eq!(
-        *always.seen.lock().expect("not poisoned"),
-        2,
-        "one retry, not more"
-    );
+    assert_eq!(always.seen(), 2, "one retry, not more");
     assert_eq!(
         engine.budget().usage().used_bytes,
         engine.budget().usage().idle_bytes
@@ -161,9 +169,20 @@ fn an_invalid_proof_is_made_again_and_never_leaves() {
 }
 
 #[test]
+fn each_part_is_tried_again_for_itself() {
+    let house = House::new(&[20]);
+    let engine = house.engine_on(PLENTY, Arc::new(Faulty::corrupting_each()));
+    let reply = prove(&engine, &SquaresJob::new(20, 2, 4)).expect("second attempts are good");
+    assert!(reply.parts.iter().all(|part| part.retries == 1));
+    assert_eq!(engine.metrics().parts_retried.count(), 4);
+    let waited = |span: &&cuzk_core::Span| span.name == "queue";
+    assert_eq!(reply.timeline.spans().iter().filter(waited).count(), 4);
+}
+
+#[test]
 fn what_is_wrong_with_a_witness_is_told_and_not_retried() {
     let house = House::new(&[20]);
-    let backend = Arc::new(Corrupting::new(0));
+    let backend = Arc::new(Faulty::corrupting(0));
     let engine = house.engine_on(PLENTY, backend.clone());
     let mut messages = Vec::new();
     for fault in [Fault::Unsatisfied(7), Fault::Missing, Fault::OtherInput] {
@@ -175,7 +194,7 @@ fn what_is_wrong_with_a_witness_is_told_and_not_retried() {
     }
     insta::assert_snapshot!(messages.join("\n"));
     // Two parts of the first and the last job, at most one of the other.
-    assert!(*backend.seen.lock().expect("not poisoned") <= 5);
+    assert!(backend.seen() <= 5);
     prove(&engine, &SquaresJob::new(20, 2, 2)).expect("the next job is fine");
 }
 
@@ -198,7 +217,7 @@ fn a_panic_fails_its_job_alone() {
 #[test]
 fn keys_that_cannot_be_used_are_refused_before_any_work() {
     let mut house = House::new(&[20, 21]);
-    let backend = Arc::new(Corrupting::new(0));
+    let backend = Arc::new(Faulty::corrupting(0));
     let place = house.directory.path().display().to_string();
     let mut messages = Vec::new();
     let mut refuse = |house: &House, rounds: usize| {
@@ -224,41 +243,90 @@ fn keys_that_cannot_be_used_are_refused_before_any_work() {
     std::fs::write(house.params(92), flipped).expect("writable");
     refuse(&house, 92);
     insta::assert_snapshot!(messages.join("\n"));
-    assert_eq!(
-        *backend.seen.lock().expect("not poisoned"),
-        0,
-        "nothing was proved"
+    assert_eq!(backend.seen(), 0, "nothing was proved");
+}
+
+#[test]
+fn a_sidecar_that_cannot_be_read_is_no_permission() {
+    let house = House::new(&[20]);
+    let sidecar = sidecar_path(&house.params(20));
+    std::fs::remove_file(&sidecar).expect("it is there");
+    std::fs::create_dir(&sidecar).expect("its name is free");
+    let engine = house.engine(PLENTY);
+    let error = prove(&engine, &SquaresJob::new(20, 2, 1)).expect_err("not readable");
+    assert!(
+        matches!(&error, ProveError::Sidecar { path, .. } if *path == sidecar),
+        "{error}"
     );
 }
 
 #[test]
-fn a_job_that_can_never_fit_is_refused_at_once() {
-    let house = House::new(&[20]);
-    let engine = house.engine(1000);
-    insta::assert_snapshot!(error(&engine, &SquaresJob::new(20, 2, 1)));
-    assert_eq!(engine.budget().usage().used_bytes, 0);
+fn an_idle_key_is_closed_and_opened_again() {
+    let house = House::new(&[20, 21]);
+    let (backend, permit) = Faulty::held();
+    let engine = house.engine_on(PLENTY, backend.clone());
+    let evict = |rounds| engine.keys().evict(&Squares { rounds }.id());
+    assert_eq!(evict(20), Eviction::NotLoaded);
+    let job = Arc::new(SquaresJob::new(20, 2, 1));
+    let handle = engine.submit(job.clone(), seeded()).expect("there is room");
+    until(|| backend.seen() == 1);
+    assert!(matches!(evict(20), Eviction::InUse { .. }));
+    permit.send(()).expect("the backend waits");
+    handle.wait().expect("a good job");
+    assert!(matches!(evict(20), Eviction::Evicted { .. }));
+    assert_eq!(evict(20), Eviction::NotLoaded);
+
+    // An open key stays what it was; once closed, the file that is there counts.
+    std::fs::copy(house.params(21), house.params(90)).expect("copied");
+    let wrong = SquaresJob::new(90, 2, 1);
+    assert!(matches!(prove(&engine, &wrong), Err(ProveError::Key(_))));
+    std::fs::remove_file(house.params(90)).expect("it is there");
+    make_key(house.directory.path(), 90);
+    assert!(matches!(prove(&engine, &wrong), Err(ProveError::Key(_))));
+    assert!(matches!(evict(90), Eviction::Evicted { .. }));
+    permit.send(()).expect("the backend waits");
+    prove(&engine, &wrong).expect("the right key is there");
 }
 
 #[test]
-fn two_keys_with_room_for_one_take_turns() {
-    let mut house = House::new(&[2000, 2040]);
-    house.config.tuning.key_tier = KeyTier::Resident;
-    let key_bytes = Key::open(
-        &house.params(2040),
-        &KeyChecks {
-            points: PointCheck::None,
-            digest: None,
-        },
-    )
-    .expect("a good key")
-    .resident_bytes();
-    // One key, one part, and less than another key beside them.
-    let engine = house.engine(key_bytes + (2 << 20));
-    for _ in 0..5 {
-        for rounds in [2000, 2040] {
-            prove(&engine, &SquaresJob::new(rounds, 2, 1)).expect("the other key makes room");
-        }
-    }
+fn a_part_that_does_not_fit_its_key_teaches_nothing() {
+    let house = House::new(&[20]);
+    let engine = house.engine(PLENTY);
+    let denser = SquaresJob {
+        fault: Some((0, Fault::Denser)),
+        ..SquaresJob::new(20, 2, 1)
+    };
+    assert!(matches!(prove(&engine, &denser), Err(ProveError::Key(_))));
+    assert!(engine.shapes().sizes(&denser.circuit.id()).is_none());
+    prove(&engine, &SquaresJob::new(20, 2, 1)).expect("the circuit is known from this one");
+    let error = prove(&engine, &denser).expect_err("another shape");
+    assert!(
+        matches!(error, ProveError::OtherShape { part: 0, .. }),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_panic_while_a_key_is_loaded_does_not_spoil_the_key() {
+    let house = House::new(&[20]);
+    let engine = house.engine(PLENTY);
+    let bad = SquaresJob {
+        fault: Some((0, Fault::Names)),
+        ..SquaresJob::new(20, 2, 1)
+    };
+    assert_eq!(error(&engine, &bad), "key panicked: a fault of the test");
+    prove(&engine, &SquaresJob::new(20, 2, 1)).expect("the same key for another job");
+}
+
+#[test]
+fn a_job_without_parts_is_refused() {
+    let house = House::new(&[]);
+    let engine = house.engine(PLENTY);
+    let refused = engine
+        .submit(Arc::new(SquaresJob::new(20, 2, 0)), seeded())
+        .expect_err("nothing to prove");
+    assert_eq!(refused.to_string(), "parts: there are none");
+    assert_eq!(engine.jobs(), 0);
 }
 
 #[test]

@@ -1,8 +1,7 @@
-//! A small circuit as a proof kind of its own, and backends that misbehave.
+//! A small circuit as a proof kind of its own.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bellpepper_core::{ConstraintSystem, SynthesisError, num::AllocatedNum};
 use bellperson::groth16::{PreparedVerifyingKey, Proof};
@@ -14,7 +13,7 @@ use cuzk_core::{
 };
 use cuzk_gpu::cpu::h::{CSource, Transforms};
 use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
-use cuzk_gpu::{Backend, CColumn, CircuitSizes, ColumnLayout, Key, Pending, ProveRequest, pending};
+use cuzk_gpu::{Backend, CircuitSizes, Key, KeyChecks, KeyTier, PointCheck, Section};
 use cuzk_pinned::PinnedPool;
 use cuzk_synth::{HintStore, Pass};
 
@@ -57,6 +56,10 @@ pub(crate) enum Fault {
     Missing,
     /// The verifier is told of another y.
     OtherInput,
+    /// It multiplies y once more, so that its circuit is another one of equal size.
+    Denser,
+    /// The names of its key files panic.
+    Names,
 }
 
 fn synthesize(
@@ -86,7 +89,36 @@ fn synthesize(
             x.square(space.namespace(|| "square"))?
         };
     }
+    if fault == Some(Fault::Denser) {
+        let y = x.get_variable();
+        pass.enforce(|| "y", |lc| lc + y, |lc| lc + Pass::one(), |lc| lc + y);
+    }
     x.inputize(pass.namespace(|| "y"))
+}
+
+/// The circuit of a job whose key cannot even be looked for.
+struct Nameless(Squares);
+
+impl CircuitSpec for Nameless {
+    fn id(&self) -> CircuitId {
+        self.0.id()
+    }
+
+    fn params_file(&self) -> String {
+        panic!("a fault of the test")
+    }
+
+    fn vk_file(&self) -> String {
+        panic!("a fault of the test")
+    }
+
+    fn params_digest(&self) -> Option<String> {
+        None
+    }
+
+    fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        self.0.synthesize_blank(pass)
+    }
 }
 
 /// A job of several parts, x counting up from `first`.
@@ -145,7 +177,10 @@ impl Workload for SquaresJob {
     }
 
     fn circuit(&self) -> Arc<dyn CircuitSpec> {
-        Arc::new(self.circuit.clone())
+        match self.fault {
+            Some((_, Fault::Names)) => Arc::new(Nameless(self.circuit.clone())),
+            _ => Arc::new(self.circuit.clone()),
+        }
     }
 
     fn part_count(&self) -> usize {
@@ -206,10 +241,39 @@ impl House {
         self.engine_on(limit_bytes, Arc::new(cpu(true)))
     }
 
+    pub(crate) fn key(&self, rounds: usize) -> Key {
+        let checks = KeyChecks {
+            points: PointCheck::None,
+            digest: None,
+        };
+        Key::open(&self.params(rounds), &checks).expect("a good key")
+    }
+
+    /// What a part takes: its columns and its work, with the key in a tier.
+    pub(crate) fn part_bytes(&self, rounds: usize, tier: KeyTier) -> u64 {
+        let key = self.key(rounds);
+        let sizes = CircuitSizes {
+            inputs: key.count(Section::Ic),
+            aux: key.count(Section::L),
+            constraints: key.count(Section::H) + 1,
+        };
+        let backend = cpu(true);
+        let scalars: usize = backend.layout(&sizes).lens().into_iter().sum();
+        32 * scalars as u64 + backend.work_bytes(&sizes, &key, tier)
+    }
+
     pub(crate) fn engine_on(&self, limit_bytes: u64, backend: Arc<dyn Backend>) -> Engine {
+        self.engine_with(limit_bytes, backend, HintStore::in_memory())
+    }
+
+    pub(crate) fn engine_with(
+        &self,
+        limit_bytes: u64,
+        backend: Arc<dyn Backend>,
+        hints: HintStore,
+    ) -> Engine {
         let budget = Budget::new(limit_bytes);
         let pool = PinnedPool::heap(budget.clone());
-        let hints = HintStore::in_memory();
         Engine::start(
             &self.config,
             EngineParts {
@@ -252,63 +316,4 @@ pub(crate) fn cpu(c_from_ab: bool) -> CpuBackend {
         transforms,
     })
     .expect("threads can be started")
-}
-
-/// A backend that flips a bit of the proof it was asked for.
-pub(crate) struct Corrupting {
-    pub(crate) inner: CpuBackend,
-    /// Proofs still to be corrupted.
-    pub(crate) left: AtomicUsize,
-    /// Requests seen.
-    pub(crate) seen: Mutex<usize>,
-}
-
-impl Corrupting {
-    pub(crate) fn new(times: usize) -> Self {
-        Self {
-            inner: cpu(true),
-            left: AtomicUsize::new(times),
-            seen: Mutex::new(0),
-        }
-    }
-}
-
-impl Backend for Corrupting {
-    fn name(&self) -> &'static str {
-        "corrupting"
-    }
-
-    fn c_column(&self) -> CColumn {
-        self.inner.c_column()
-    }
-
-    fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
-        self.inner.layout(sizes)
-    }
-
-    fn work_bytes(&self, sizes: &CircuitSizes, key: &Key) -> u64 {
-        self.inner.work_bytes(sizes, key)
-    }
-
-    fn submit(&self, request: ProveRequest) -> Pending {
-        *self.seen.lock().expect("no panic under the lock") += 1;
-        let mut inner = self.inner.submit(request);
-        let (completion, pending) = pending();
-        if let Some(columns) = inner.columns_read() {
-            completion.columns_read(columns);
-        }
-        let take = |left: usize| left.checked_sub(1);
-        let corrupt = self
-            .left
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, take)
-            .is_ok();
-        let result = inner.done().map(|mut proved| {
-            if corrupt {
-                proved.proof.c = -proved.proof.c;
-            }
-            proved
-        });
-        completion.done(result);
-        pending
-    }
 }

@@ -18,6 +18,7 @@ use crate::progress::Progress;
 const SEED: u64 = 1;
 
 pub(super) fn run(args: &Args, demo: &DemoArgs) -> Result<(), Failure> {
+    let mut config = configuration::load(args, None)?.config;
     let wrong = |error| Failure::new(Exit::Input, error);
     let progress = Progress::start("making a synthetic request");
     let options = FixtureOptions::default();
@@ -30,9 +31,9 @@ pub(super) fn run(args: &Args, demo: &DemoArgs) -> Result<(), Failure> {
     let directory = directory(demo)?;
     let circuit = FilecoinCircuit::new(demo.kind, demo.sector_size);
     if !directory.join(circuit.params_file()).exists() {
-        params::generate_key(&circuit, &directory, SEED)?;
+        let refused = configuration::real_key_directories();
+        params::generate_key(&circuit, &directory, SEED, &refused)?;
     }
-    let mut config = configuration::load(args, None)?.config;
     config.params_directory = directory;
     config.allow_test_params = true;
     // The engine verifies before it answers; what comes here is a valid proof.

@@ -17,9 +17,13 @@ use crate::output;
 #[derive(Serialize)]
 struct KeyState {
     circuit: String,
+    /// Of the proving key, which `prove` needs.
     state: &'static str,
     bytes: Option<u64>,
     path: String,
+    /// Of the verifying key in a file of its own, which `verify` needs.
+    vk_state: &'static str,
+    vk_path: String,
 }
 
 #[derive(Serialize)]
@@ -27,6 +31,7 @@ struct Checkup {
     version: &'static str,
     cores: usize,
     cpu_features_used: Vec<&'static str>,
+    cpu_problem: Option<String>,
     memory_limit_bytes: Option<u64>,
     memory_problem: Option<String>,
     backend: &'static str,
@@ -41,6 +46,8 @@ impl fmt::Display for Checkup {
             some => some,
         };
         writeln!(f, "processor: {} cores, built for {features}", self.cores)?;
+        let verdict = self.cpu_problem.as_deref();
+        writeln!(f, "  {}", verdict.unwrap_or("it can run this binary"))?;
         match (self.memory_limit_bytes, &self.memory_problem) {
             (Some(bytes), _) => {
                 writeln!(f, "memory: {} may be counted in use", output::bytes(bytes))?
@@ -53,8 +60,8 @@ impl fmt::Display for Checkup {
             let bytes = key.bytes.map_or(String::new(), output::bytes);
             writeln!(
                 f,
-                "  {:<13} {:<10} {bytes:>10}  {}",
-                key.circuit, key.state, key.path
+                "  {:<13} {:<10} {bytes:>10}  vk {:<8} {}",
+                key.circuit, key.state, key.vk_state, key.path
             )?;
         }
         Ok(())
@@ -72,12 +79,20 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
                 Some(_) if sidecar_path(&path).exists() => "test key",
                 Some(_) => "present",
             };
-            let path = path.display().to_string();
+            // Only looked at: decoding its points could be what this processor cannot.
+            let vk_path = config.params_directory.join(circuit.vk_file());
+            let vk_state = if vk_path.is_file() {
+                "present"
+            } else {
+                "missing"
+            };
             KeyState {
                 circuit: circuit.id().to_string(),
                 state,
                 bytes,
-                path,
+                path: path.display().to_string(),
+                vk_state,
+                vk_path: vk_path.display().to_string(),
             }
         })
         .collect();
@@ -86,6 +101,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         version: env!("CARGO_PKG_VERSION"),
         cores: machine::cores().get(),
         cpu_features_used: cpu::needed().into_iter().map(|(name, _)| name).collect(),
+        cpu_problem: cpu::check().err().map(|failure| failure.to_string()),
         memory_problem: limit.as_ref().err().map(ToString::to_string),
         memory_limit_bytes: limit.ok(),
         backend: "cpu",

@@ -5,6 +5,7 @@ use cuzk_filecoin::fixture::{FixtureOptions, generate};
 use crate::args::FixtureArgs;
 use crate::exit::{Exit, Failure};
 use crate::files;
+use crate::output;
 use crate::progress::Progress;
 
 pub(super) fn run(args: &FixtureArgs) -> Result<(), Failure> {
@@ -20,9 +21,11 @@ pub(super) fn run(args: &FixtureArgs) -> Result<(), Failure> {
     let wrong = |error| Failure::new(Exit::Input, error);
     let fixture =
         generate(circuit.kind, circuit.sector_size, args.seed, &options).map_err(wrong)?;
+    let mut text = Vec::new();
+    fixture.write_json(&mut text).map_err(wrong)?;
     drop(progress);
     match &args.out {
-        Some(path) => files::write_new(path, |file| fixture.write_json(file).map_err(wrong)),
-        None => fixture.write_json(std::io::stdout().lock()).map_err(wrong),
+        Some(path) => files::NewFile::create(path)?.finish_with(&text),
+        None => output::print(&text),
     }
 }

@@ -1,7 +1,7 @@
 //! `cuzk params`: generates, inspects and checks keys.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use cuzk_core::CircuitSpec;
@@ -20,7 +20,7 @@ use crate::progress::Progress;
 pub(super) fn run(args: &Args, command: &ParamsCommand) -> Result<(), Failure> {
     match command {
         ParamsCommand::Generate(generate) => {
-            let made = make(generate)?;
+            let made = make(args, generate)?;
             output::result(args.json, &made)
         }
         ParamsCommand::Inspect { file } => {
@@ -67,10 +67,17 @@ impl fmt::Display for Made {
     }
 }
 
-fn make(args: &GenerateArgs) -> Result<Made, Failure> {
+fn make(all: &Args, args: &GenerateArgs) -> Result<Made, Failure> {
     let begun = Instant::now();
     let circuit = FilecoinCircuit::new(args.circuit.kind, args.circuit.sector_size);
-    let GeneratedKey { params, vk, sizes } = generate_key(&circuit, &args.out, args.seed)?;
+    // A directory that is configured for real keys is one of them too.
+    let config = configuration::load(all, None)?.config;
+    let mut refused = configuration::real_key_directories();
+    if !config.allow_test_params {
+        refused.push(config.params_directory);
+    }
+    let GeneratedKey { params, vk, sizes } =
+        generate_key(&circuit, &args.out, args.seed, &refused)?;
     let bytes = std::fs::metadata(&params).map_or(0, |meta| meta.len());
     Ok(Made {
         circuit: circuit.id().to_string(),
@@ -89,12 +96,12 @@ pub(super) fn generate_key(
     circuit: &FilecoinCircuit,
     directory: &Path,
     seed: u64,
+    refused: &[PathBuf],
 ) -> Result<GeneratedKey, Failure> {
     let progress = Progress::start("generating a test key");
-    let refused = configuration::real_key_directories();
     let output = KeyOutput {
         directory,
-        refused: &refused,
+        refused,
         seed,
     };
     let show = |stage: &str, done, total| {

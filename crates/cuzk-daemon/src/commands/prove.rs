@@ -17,12 +17,11 @@ use crate::output;
 use crate::progress::Progress;
 
 pub(super) fn run(args: &Args, prove: &ProveArgs) -> Result<(), Failure> {
-    files::check_new(&prove.out)?;
+    // That there is a place for the proof is known before it is made.
+    let out = files::NewFile::create(&prove.out)?;
     let config = configuration::load(args, Some(&prove.keys))?.config;
     let request = super::request(&prove.request)?;
-    let report = prove_request(&config, &request, |proof| {
-        files::write_bytes(&prove.out, proof)
-    })?;
+    let report = prove_request(&config, &request, |proof| out.finish_with(proof))?;
     output::result(args.json, &report)
 }
 

@@ -59,7 +59,7 @@ pub(super) fn wait(args: &Args, wait: &AwaitArgs) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Failure, why));
     }
     if let Some(path) = &wait.out {
-        files::write_bytes(path, &answer.proof)?;
+        files::NewFile::create(path)?.finish_with(&answer.proof)?;
     }
     output::result(args.json, &Finished::from(answer))
 }

@@ -2,12 +2,14 @@
 //! take minutes to compile and a harness inside would compile them again.
 
 mod circuits;
+mod fixture;
 mod hostile;
 mod porep;
 mod post;
 mod request;
 mod sizes;
 mod snap;
+mod sparse;
 mod support;
 mod verify;
 

@@ -1,18 +1,8 @@
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use cuzk_core::Workload;
 use cuzk_filecoin::Request;
 use serde_json::{Value, json};
 
-use crate::support::{POREP, WINNING, check_all, fate, refused, request, workload};
-
-/// The C1 output without its wrapper.
-fn bare_c1() -> Vec<u8> {
-    let wrapper: Value = serde_json::from_slice(&request(POREP).vanilla_proof).unwrap();
-    STANDARD
-        .decode(wrapper["Phase1Out"].as_str().unwrap())
-        .unwrap()
-}
+use crate::support::{POREP, WINNING, bare_c1, check_all, fate, refused, request, workload};
 
 /// Why a bare C1 output is refused after `change`.
 fn refused_c1(change: impl FnOnce(&mut Value)) -> String {

@@ -1,3 +1,5 @@
+use std::ops::RangeInclusive;
+
 use cuzk_filecoin::{Priority, ProofKind, Request, SectorSize, prover_id};
 
 use crate::support::{POREP, SNAP, WINDOW, WINNING, refused, request};
@@ -57,40 +59,30 @@ fn files_that_are_not_requests() {
     insta::assert_snapshot!(reasons.join("\n"));
 }
 
-/// Every seal proof's number goes with one sector size. The proof bytes come
-/// later: an empty one is refused only when the numbers agree.
-#[test]
-fn seal_proof_numbers_go_with_sizes() {
-    for number in 0..20_u64 {
+/// Every number from 0 to `count` goes with one sector size, and only those of some
+/// groups of five with the kind of the file. The proofs come later: when the numbers
+/// agree, the reason is that their `field` is empty.
+fn numbers_go_with_sizes(file: &[u8], count: u64, groups: RangeInclusive<u64>, field: &str) {
+    for number in 0..count {
         for (index, size) in SectorSize::ALL.into_iter().enumerate() {
-            let reason = refused(POREP, |request| {
+            let reason = refused(file, |request| {
                 request.registered_proof = number;
                 request.sector_size = size.bytes();
                 request.vanilla_proof.clear();
+                request.vanilla_proofs.clear();
             });
-            let agrees = number % 5 == index as u64 && number < 15;
-            assert_eq!(reason.starts_with("vanilla_proof:"), agrees, "{reason}");
-            assert_eq!(reason.starts_with("registered_proof:"), !agrees, "{reason}");
+            let agrees = number % 5 == index as u64 && groups.contains(&(number / 5));
+            let field = if agrees { field } else { "registered_proof:" };
+            assert!(reason.starts_with(field), "{number} and {size}: {reason}");
         }
     }
 }
 
 #[test]
-fn post_proof_numbers_go_with_kinds_and_sizes() {
-    for (file, groups) in [(WINNING, 0..=0), (WINDOW, 1..=2)] {
-        for number in 0..15_u64 {
-            for (index, size) in SectorSize::ALL.into_iter().enumerate() {
-                let reason = refused(file, |request| {
-                    request.registered_proof = number;
-                    request.sector_size = size.bytes();
-                    request.vanilla_proofs.clear();
-                });
-                let agrees = number % 5 == index as u64 && groups.contains(&(number / 5));
-                assert_eq!(reason.starts_with("vanilla_proofs:"), agrees, "{reason}");
-                assert_eq!(reason.starts_with("registered_proof:"), !agrees, "{reason}");
-            }
-        }
-    }
+fn proof_numbers_go_with_kinds_and_sizes() {
+    numbers_go_with_sizes(POREP, 20, 0..=2, "vanilla_proof:");
+    numbers_go_with_sizes(WINNING, 15, 0..=0, "vanilla_proofs:");
+    numbers_go_with_sizes(WINDOW, 15, 1..=2, "vanilla_proofs:");
 }
 
 #[test]

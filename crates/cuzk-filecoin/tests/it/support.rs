@@ -1,8 +1,11 @@
 //! The real requests, and what tests do with them.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use cuzk_core::Workload;
 use cuzk_filecoin::{FilecoinWorkload, Request};
 use cuzk_synth::{Explained, assign_growing, count, explain};
+use serde_json::Value;
 
 pub(crate) const POREP: &[u8] = include_bytes!("../data/porep-2k.json");
 pub(crate) const SNAP: &[u8] = include_bytes!("../data/snap-2k.json");
@@ -10,11 +13,24 @@ pub(crate) const WINDOW: &[u8] = include_bytes!("../data/wpost-2k.json");
 pub(crate) const WINNING: &[u8] = include_bytes!("../data/winning-2k.json");
 
 pub(crate) fn request(file: &[u8]) -> Request {
-    Request::from_json(file).expect("the request is real")
+    Request::from_json(file).expect("the file is a request")
 }
 
 pub(crate) fn workload(file: &[u8]) -> FilecoinWorkload {
-    request(file).workload().expect("the request is real")
+    request(file).workload().expect("the request is valid")
+}
+
+pub(crate) fn base64_of(value: &Value) -> Vec<u8> {
+    STANDARD
+        .decode(value.as_str().expect("a string"))
+        .expect("base64")
+}
+
+/// The C1 output of the real PoRep without its wrapper.
+pub(crate) fn bare_c1() -> Vec<u8> {
+    let wrapper: Value =
+        serde_json::from_slice(&request(POREP).vanilla_proof).expect("the wrapper is JSON");
+    base64_of(&wrapper["Phase1Out"])
 }
 
 /// Why a request is refused, by the parser or by the check of its vanilla proofs.
@@ -35,7 +51,7 @@ pub(crate) fn refused(file: &[u8], change: impl FnOnce(&mut Request)) -> String 
     fate(&request).expect("the request is refused")
 }
 
-/// The whole truth about a real request: its vanilla proofs hold, every row of
+/// The whole truth about a request: its vanilla proofs hold, every row of
 /// every part holds, the blank circuit has the same sizes and densities, and the
 /// inputs are those of a verifier.
 pub(crate) fn check_all(workload: &FilecoinWorkload, constraints: usize) {

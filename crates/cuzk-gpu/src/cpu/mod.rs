@@ -27,7 +27,7 @@ use crate::column::{CColumn, ColumnLayout};
 use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::worker::Worker;
 use crate::error::BackendError;
-use crate::key::Section;
+use crate::key::{KeyTier, Section};
 use crate::shape::CircuitSizes;
 
 pub use crate::cpu::source::PointSource;
@@ -102,8 +102,14 @@ impl CpuBackend {
 
     /// Bytes that a proof takes at its peak beside its columns: the twiddle
     /// factors of the transforms, or later the largest decoded section of the key
-    /// with the working memory of its sum, whichever is more.
-    pub fn peak_bytes<S: PointSource>(&self, sizes: &CircuitSizes, source: &S) -> u64 {
+    /// with the working memory of its sum, whichever is more. Points of a resident
+    /// key are counted where they are kept, not here.
+    pub fn peak_bytes<S: PointSource>(
+        &self,
+        sizes: &CircuitSizes,
+        source: &S,
+        tier: KeyTier,
+    ) -> u64 {
         let threads = self.options.threads.get();
         let twiddles = sizes.domain() as u64 * size_of::<Scalar>() as u64;
         let peak = |section| {
@@ -112,7 +118,10 @@ impl CpuBackend {
                 _ => size_of::<G1Affine>(),
             };
             let sum = msm::work_bytes(source.count(section), threads, point_bytes);
-            source.section_bytes(section).saturating_add(sum)
+            match tier {
+                KeyTier::File => source.section_bytes(section).saturating_add(sum),
+                KeyTier::Resident => sum,
+            }
         };
         [
             Section::H,

@@ -16,8 +16,8 @@ pub trait PointSource: Send + Sync {
     /// Number of points in a section, known without decoding it.
     fn count(&self, section: Section) -> usize;
 
-    /// Host memory in bytes that a section's points take while they are handed out;
-    /// zero where they are in memory all the time and counted there.
+    /// Host memory in bytes that a section's points take while they are handed out,
+    /// if they are not in memory all the time anyway.
     fn section_bytes(&self, section: Section) -> u64;
 
     /// All points of a G1 section: [`Section::H`], [`Section::L`], [`Section::A`] or

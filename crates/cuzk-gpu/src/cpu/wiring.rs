@@ -27,10 +27,7 @@ impl PointSource for Key {
             Section::BG2 => size_of::<G2Affine>(),
             _ => size_of::<G1Affine>(),
         };
-        match self.tier() {
-            KeyTier::Resident => 0,
-            KeyTier::File => Key::count(self, section) as u64 * point_bytes as u64,
-        }
+        Key::count(self, section) as u64 * point_bytes as u64
     }
 
     fn g1(&self, section: Section) -> Result<impl Deref<Target = [G1Affine]>, KeyError> {
@@ -55,8 +52,8 @@ impl Backend for CpuBackend {
         self.column_layout(sizes)
     }
 
-    fn work_bytes(&self, sizes: &CircuitSizes, key: &Key) -> u64 {
-        self.peak_bytes(sizes, key)
+    fn work_bytes(&self, sizes: &CircuitSizes, key: &Key, tier: KeyTier) -> u64 {
+        self.peak_bytes(sizes, key, tier)
     }
 
     fn submit(&self, request: ProveRequest) -> Pending {

@@ -11,8 +11,7 @@ const DIGEST_BYTES: usize = 16;
 /// Bytes read at a time.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Digest of a file, for comparison with the published one. One thread hashes
-/// about 1 GB a second.
+/// Digest of a file, for comparison with the published one. One thread hashes it.
 ///
 /// # Errors
 /// [`KeyError::Io`] and [`KeyError::Changed`].

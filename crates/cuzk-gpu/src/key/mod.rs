@@ -58,15 +58,14 @@ pub struct KeyChecks {
 /// How far the points of the queries are checked when a key is opened. The points
 /// of a key opened without checks are checked as by [`PointCheck::OnCurve`] each
 /// time they are decoded; a checked key's are only checked for their encoding
-/// then, at less than half the cost.
+/// then, which is cheaper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointCheck {
     /// Not at all: the file is not read.
     None,
-    /// Encoding, infinity and the curve equation: about 0.1 µs a G1 point on one
-    /// core.
+    /// Encoding, infinity and the curve equation.
     OnCurve,
-    /// Also the prime-order subgroup: hundreds of times slower.
+    /// Also the prime-order subgroup, which is far slower.
     Subgroup,
 }
 

@@ -153,12 +153,18 @@ impl Sink {
     /// Starts a file that shall be called `path`.
     pub(crate) fn create(path: &Path) -> Result<Self, KeyError> {
         refuse_existing(path)?;
-        let temporary = temporary_name(path);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&temporary)
-            .map_err(|source| io_error(path, source))?;
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        let (temporary, file) = loop {
+            let temporary = temporary_name(path);
+            match options.open(&temporary) {
+                Ok(file) => break (temporary, file),
+                // A process that was killed had our number, as in a container, where
+                // every program may be number 1. The next name is another one.
+                Err(source) if source.kind() == ErrorKind::AlreadyExists => {}
+                Err(source) => return Err(io_error(path, source)),
+            }
+        };
         Ok(Self {
             path: path.to_owned(),
             temporary,

@@ -182,3 +182,36 @@ fn a_closed_budget_and_a_used_token_end_requests() {
     drop(held);
     bench.end();
 }
+
+#[test]
+fn idle_buffers_serve_neither_a_used_token_nor_a_closed_budget() {
+    let bench = Bench::new(1000);
+    drop(bench.try_acquire(&[400, 100], 0).unwrap());
+    let token = CancelToken::new();
+    token.cancel();
+    let cancelled = bench.pool.acquire(&AcquireRequest {
+        buffers: &[400],
+        bytes: 0,
+        consumer: COLUMNS,
+        wait: Wait::with_priority(Priority::NORMAL).cancelled_by(&token),
+    });
+    assert!(matches!(
+        cancelled,
+        Err(AcquireError::Budget(BudgetError::Cancelled { .. }))
+    ));
+    bench.budget.close();
+    for buffers in [&[400][..], &[400, 100], &[]] {
+        let refused = bench.try_acquire(buffers, 0);
+        assert!(matches!(
+            refused,
+            Err(AcquireError::Budget(BudgetError::Closed { .. }))
+        ));
+    }
+    assert_eq!(
+        bench.pool.stats().idle_count,
+        2,
+        "what was looked at is back"
+    );
+    assert_eq!(bench.pool.stats().reuses, 0);
+    bench.end();
+}

@@ -3,6 +3,8 @@
 
 mod cpu_prove;
 mod params;
+#[cfg(feature = "cuda")]
+mod placements;
 
 use std::path::PathBuf;
 
@@ -25,6 +27,9 @@ enum Command {
     OneProof(cpu_prove::OneProof),
     /// Key generation beside bellperson's.
     Params(params::Options),
+    /// How columns reach page-locked memory and the device, on a GPU.
+    #[cfg(feature = "cuda")]
+    Placements(placements::Options),
 }
 
 /// What every measurement takes.
@@ -46,6 +51,8 @@ fn main() -> Result<()> {
         Command::CpuProve(options) => cpu_prove::run(&options),
         Command::OneProof(options) => cpu_prove::one_proof(&options),
         Command::Params(options) => params::run(&options),
+        #[cfg(feature = "cuda")]
+        Command::Placements(options) => placements::run(&options),
     }
 }
 

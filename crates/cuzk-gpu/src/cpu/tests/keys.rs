@@ -11,7 +11,7 @@ use crate::cpu::CpuBackend;
 use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::tests::circuit::{Assignment, RandomCircuit};
 use crate::cpu::tests::{job, meaningless_key, options};
-use crate::key::{Key, KeyChecks, PointCheck};
+use crate::key::{Key, KeyChecks, KeyTier, PointCheck};
 
 #[test]
 fn a_key_file_gives_bellpersons_bytes_decoded_or_resident() {
@@ -34,7 +34,7 @@ fn a_key_file_gives_bellpersons_bytes_decoded_or_resident() {
     let theirs = create_proof::<Bls12, _, _>(circuit, &*parameters, r, s).expect("satisfied");
 
     let sizes = assignment.shape().sizes;
-    let decoded_bytes = backend.work_bytes(&sizes, &key);
+    let decoded_bytes = backend.work_bytes(&sizes, &key, KeyTier::File);
     for is_resident in [false, true] {
         if is_resident {
             key.load_resident().expect("a whole key");
@@ -57,7 +57,7 @@ fn a_key_file_gives_bellpersons_bytes_decoded_or_resident() {
         assert!(pending.columns_read().is_some(), "the columns come back");
         assert_eq!(pending.done().expect("a request that fits").proof, theirs);
     }
-    let resident_bytes = backend.work_bytes(&sizes, &key);
+    let resident_bytes = backend.work_bytes(&sizes, &key, KeyTier::Resident);
     assert!(
         resident_bytes < decoded_bytes,
         "points in memory are not counted again"

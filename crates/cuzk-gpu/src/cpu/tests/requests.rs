@@ -15,7 +15,7 @@ use crate::cpu::tests::circuit::{Assignment, RandomCircuit, bitmap};
 use crate::cpu::tests::{column, job, meaningless_key, options};
 use crate::cpu::{CpuBackend, CpuOptions, Job, PointSource, msm};
 use crate::error::{BackendError, KeyError};
-use crate::key::Section;
+use crate::key::{KeyTier, Section};
 use crate::shape::CircuitSizes;
 
 fn small_job() -> Job<Parameters<Bls12>> {
@@ -313,7 +313,7 @@ impl PointSource for Decoded {
 fn peak_bytes_are_one_section_and_its_sum_or_the_twiddle_factors() {
     let backend = backend();
     let sizes = small_job().shape.sizes;
-    let peak = backend.peak_bytes(&sizes, &Decoded);
+    let peak = backend.peak_bytes(&sizes, &Decoded, KeyTier::File);
     let sum = |terms| msm::work_bytes(terms, 2, size_of::<G1Affine>());
     assert_eq!(peak, SECTION_BYTES + sum(0));
     // A small sum works in little, a huge one in bounded memory.
@@ -323,5 +323,5 @@ fn peak_bytes_are_one_section_and_its_sum_or_the_twiddle_factors() {
         constraints: 1 << 31,
         ..sizes
     };
-    assert_eq!(backend.peak_bytes(&huge, &Decoded), 1 << 36);
+    assert_eq!(backend.peak_bytes(&huge, &Decoded, KeyTier::File), 1 << 36);
 }

@@ -95,6 +95,24 @@ fn two_writers_do_not_meet() {
     assert_eq!(scratch.files(), ["test.params"]);
 }
 
+/// In a container every run may have the same process number.
+#[test]
+fn what_a_killed_writer_left_does_not_block_the_next() {
+    let scratch = Scratch::new();
+    let left = |number: u64| {
+        let name = format!(".test.params.{}-{number}.partial", std::process::id());
+        scratch.path().with_file_name(name)
+    };
+    // Other tests take numbers too, so many names are taken.
+    let count = 2000;
+    for number in 0..count {
+        fs::write(left(number), b"").unwrap();
+    }
+    write(&scratch, 10).finish().unwrap();
+    assert_eq!(fs::read(scratch.path()).unwrap(), key_bytes());
+    assert_eq!(scratch.files().len() as u64, count + 1);
+}
+
 #[test]
 fn a_directory_that_is_not_there() {
     let scratch = Scratch::new();

@@ -1,0 +1,48 @@
+//! Explain: why a proof does not verify. The witness is checked row by row: an
+//! unsatisfied one is the caller's error, anything else is ours and worth another
+//! try.
+
+use blstrs::Scalar;
+use cuzk_budget::{Consumer, Wait};
+use cuzk_gpu::{Key, Section};
+use cuzk_synth::{Explained, explain as explain_rows};
+
+use super::reserve::budget_priority;
+use super::synthesise::synthesise_all;
+use super::{Job, Shared};
+use crate::error::{Failure, ProveError};
+
+/// On whom the assignment that is checked is booked.
+const EXPLAIN: Consumer = Consumer("explain");
+
+/// Says why the proof of a part does not verify.
+pub(crate) fn explain(shared: &Shared, job: &Job, key: &Key, part: usize) -> Failure {
+    let circuit = match job.workload.part(part) {
+        Ok(circuit) => circuit,
+        Err(error) => return Failure::fatal(error),
+    };
+    let variables = key.count(Section::Ic) + key.count(Section::L);
+    // The assignment grows as the circuit is read, so up to twice its size is held.
+    let bytes = 2 * variables as u64 * size_of::<Scalar>() as u64;
+    let wait = Wait::with_priority(budget_priority(job.priority)).cancelled_by(&job.cancel);
+    let held = match shared.pool.budget().reserve(EXPLAIN, bytes, &wait) {
+        Ok(held) => held,
+        Err(_) if job.cancel.is_cancelled() => return Failure::fatal(ProveError::Cancelled),
+        Err(source) => {
+            let what = "the check of a witness whose proof does not verify";
+            return Failure::fatal(ProveError::Memory { what, source });
+        }
+    };
+    let explained = explain_rows(|pass| synthesise_all(circuit.as_ref(), pass));
+    drop(held);
+    match explained {
+        Err(source) => Failure::fatal(ProveError::Synthesis { part, source }),
+        Ok(Explained::Unsatisfied(failed)) => {
+            Failure::fatal(ProveError::Unsatisfied { part, failed })
+        }
+        Ok(Explained::Satisfied { .. }) => {
+            tracing::error!(job = job.label, part, "a proof does not verify");
+            Failure::ours(ProveError::InvalidProof { part })
+        }
+    }
+}

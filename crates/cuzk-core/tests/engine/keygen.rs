@@ -1,0 +1,116 @@
+//! What key generation does with the files that it finds.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cuzk_core::CircuitSpec;
+use cuzk_core::keygen::{GeneratedKey, KeyOutput, KeygenError, ToxicWaste, generate, sidecar_path};
+use cuzk_gpu::key::read_vk;
+use cuzk_gpu::{Key, KeyChecks, KeyError, PointCheck};
+
+use crate::toy::{House, Squares};
+
+const CIRCUIT: Squares = Squares { rounds: 20 };
+
+fn make(directory: &Path, seed: u64) -> Result<GeneratedKey, KeygenError> {
+    let output = KeyOutput {
+        directory,
+        refused: &[],
+        seed,
+    };
+    let waste = ToxicWaste::from_seed(seed);
+    generate(&CIRCUIT, &waste, &output, &|_, _, _| {})
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(directory)
+        .expect("readable")
+        .map(|entry| entry.expect("readable").file_name().into_string())
+        .collect::<Result<_, _>>()
+        .expect("text");
+    names.sort();
+    names
+}
+
+/// The key is of `seed`, and its three files belong together.
+fn assert_whole(made: &GeneratedKey, seed: u64) {
+    let checks = KeyChecks {
+        points: PointCheck::Subgroup,
+        digest: None,
+    };
+    let key = Key::open(&made.params, &checks).expect("a good key");
+    assert!(*key.vk() == read_vk(&made.vk).expect("a good verifying key"));
+    let sidecar = fs::read_to_string(sidecar_path(&made.params)).expect("a sidecar");
+    assert!(sidecar.contains(&format!("\"seed\": {seed},")), "{sidecar}");
+    assert_eq!(names(made.params.parent().expect("a directory")).len(), 3);
+}
+
+fn vk_path(house: &House) -> PathBuf {
+    house.directory.path().join(CIRCUIT.vk_file())
+}
+
+#[test]
+fn what_a_killed_run_left_is_replaced() {
+    // Killed between the verifying key and the proving key, with another seed.
+    let house = House::new(&[20]);
+    let directory = house.directory.path();
+    fs::remove_file(house.params(20)).expect("it is there");
+    assert_whole(&make(directory, 3).expect("nothing is in the way"), 3);
+
+    // Killed between the sidecar and the verifying key.
+    fs::remove_file(house.params(20)).expect("it is there");
+    fs::remove_file(vk_path(&house)).expect("it is there");
+    assert_whole(&make(directory, 4).expect("nothing is in the way"), 4);
+
+    // A sidecar that was cut short.
+    fs::remove_file(house.params(20)).expect("it is there");
+    fs::remove_file(vk_path(&house)).expect("it is there");
+    fs::write(sidecar_path(&house.params(20)), "{").expect("writable");
+    assert_whole(&make(directory, 5).expect("nothing is in the way"), 5);
+}
+
+#[test]
+fn a_verifying_key_that_no_unfinished_run_left_stays() {
+    let house = House::new(&[20]);
+    fs::remove_file(house.params(20)).expect("it is there");
+    let sidecar = sidecar_path(&house.params(20));
+    let told = fs::read_to_string(&sidecar).expect("readable");
+    let before = fs::read(vk_path(&house)).expect("readable");
+    // No sidecar, one that says nothing, one of another circuit.
+    fs::remove_file(&sidecar).expect("it is there");
+    for text in [
+        None,
+        Some("{".to_owned()),
+        Some(told.replace("squares-20", "squares-21")),
+    ] {
+        if let Some(text) = &text {
+            fs::write(&sidecar, text).expect("writable");
+        }
+        let error = make(house.directory.path(), 3).expect_err("the file is somebody's");
+        assert!(
+            matches!(&error, KeygenError::Key(KeyError::Exists { path }) if path.ends_with(CIRCUIT.vk_file())),
+            "{text:?}: {error}"
+        );
+        assert_eq!(fs::read(vk_path(&house)).expect("readable"), before);
+        assert!(!house.params(20).exists());
+    }
+}
+
+#[test]
+fn no_file_has_its_name_before_the_key_is_written() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let output = KeyOutput {
+        directory: directory.path(),
+        refused: &[],
+        seed: 1,
+    };
+    let watch = |stage: &'static str, _, _| {
+        let named = names(directory.path());
+        assert!(
+            named.iter().all(|name| name.ends_with(".partial")),
+            "{stage}: {named:?}"
+        );
+    };
+    let made = generate(&CIRCUIT, &ToxicWaste::from_seed(1), &output, &watch).expect("a key");
+    assert_whole(&made, 1);
+}

@@ -1,0 +1,124 @@
+//! Memory that the driver allocates.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::num::NonZero;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, result, sys};
+
+use super::driver::reason;
+use super::mapping::for_each_stripe;
+use super::times::{BackingTimes, Spans};
+use super::{PAGE_BYTES, Trouble, whole_pages};
+use crate::backing::Backing;
+use crate::error::BackingError;
+
+/// Page-locked memory of the driver's own allocation, locked for every device,
+/// not write-combined.
+///
+/// Allocating and freeing synchronise the device: both belong to the start and
+/// the end, not to a proof. An allocation of gigabytes takes seconds. An error
+/// of a free is returned by the next allocation.
+#[derive(Debug)]
+pub struct CudaBacking {
+    context: Arc<CudaContext>,
+    threads: NonZero<usize>,
+    spans: Spans,
+    trouble: Trouble,
+}
+
+impl CudaBacking {
+    /// In a context, such as [`open`](super::open) gives. `threads` zero the
+    /// memory.
+    pub fn new(context: Arc<CudaContext>, threads: NonZero<usize>) -> Self {
+        Self {
+            context,
+            threads,
+            spans: Spans::default(),
+            trouble: Trouble::default(),
+        }
+    }
+
+    /// Time spent so far.
+    pub fn times(&self) -> BackingTimes {
+        self.spans.totals()
+    }
+
+    fn refuse(&self, bytes: usize, reason: String) -> BackingError {
+        BackingError {
+            backing: self.name(),
+            bytes,
+            reason,
+        }
+    }
+}
+
+// SAFETY: the driver's allocation has the size asked, belongs to no one else
+// and may be used from any thread; its alignment is checked and its bytes are
+// zeroed before it is handed out.
+unsafe impl Backing for CudaBacking {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn is_page_locked(&self) -> bool {
+        true
+    }
+
+    fn rounded(&self, bytes: usize) -> Option<usize> {
+        whole_pages(bytes)
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, BackingError> {
+        self.trouble.report(self.name(), bytes)?;
+        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) {
+            return Err(self.refuse(bytes, "not a number of whole pages".to_owned()));
+        }
+        let bound = self.context.bind_to_thread();
+        bound.map_err(|error| self.refuse(bytes, reason(error)))?;
+        let flags = sys::CU_MEMHOSTALLOC_PORTABLE;
+        // SAFETY: the context is current on this thread. The memory is written
+        // before anybody reads it.
+        let start = self
+            .spans
+            .allocate
+            .time(|| unsafe { result::malloc_host(bytes, flags) });
+        // The driver keeps no error of a refused allocation: there is nothing
+        // to clear before the next call.
+        let start = start.map_err(|error| self.refuse(bytes, reason(error)))?;
+        let Some(start) = NonNull::new(start.cast::<u8>()) else {
+            return Err(self.refuse(bytes, "the driver gave a null pointer".to_owned()));
+        };
+        if !start.addr().get().is_multiple_of(PAGE_BYTES) {
+            // SAFETY: allocated above and used by nobody.
+            unsafe { self.free(start, bytes) };
+            return Err(self.refuse(bytes, "the driver gave less than a page's alignment".into()));
+        }
+        // SAFETY: the driver gave `bytes` bytes from `start`, which nobody else
+        // uses yet; `MaybeUninit` asks nothing of what they hold.
+        let memory = unsafe {
+            std::slice::from_raw_parts_mut(start.cast::<MaybeUninit<u8>>().as_ptr(), bytes)
+        };
+        self.spans.touch.time(|| {
+            for_each_stripe(memory, self.threads, |stripe| {
+                stripe.fill(MaybeUninit::new(0));
+            });
+        });
+        Ok(start)
+    }
+
+    unsafe fn free(&self, start: NonNull<u8>, _bytes: usize) {
+        let start = start.as_ptr().cast::<c_void>();
+        let freed = self.spans.free.time(|| {
+            self.context.bind_to_thread()?;
+            // SAFETY: the caller promises that `start` came from `allocate`,
+            // that is from `malloc_host`, and is freed once.
+            unsafe { result::free_host(start) }
+        });
+        if let Err(error) = freed {
+            self.trouble.record(reason(error));
+        }
+    }
+}

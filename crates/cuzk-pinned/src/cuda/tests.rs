@@ -1,0 +1,376 @@
+//! Refusals and errors with a registrar of the tests' own; with a device also
+//! what the driver really does.
+
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::num::NonZero;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+use cudarc::driver::{CudaContext, result};
+use cuzk_budget::{Budget, Consumer, Priority, Wait};
+
+use super::mapping::{Mapping, for_each_stripe};
+use super::registered::{DriverRegister, Register};
+use super::*;
+use crate::{AcquireError, AcquireRequest, Backing, CudaError, PinnedPool, PoolOptions};
+
+const THREADS: NonZero<usize> = NonZero::new(3).unwrap();
+const OPTIONS: RegisterOptions = RegisterOptions {
+    chunk_bytes: 4 * PAGE_BYTES,
+    threads: THREADS,
+};
+
+fn request(buffers: &[usize]) -> AcquireRequest<'_> {
+    AcquireRequest {
+        buffers,
+        bytes: 0,
+        consumer: Consumer("tests"),
+        wait: Wait::with_priority(Priority::NORMAL),
+    }
+}
+
+/// Keeps books instead of locking; one call of each kind may fail.
+#[derive(Clone, Debug, Default)]
+struct Books(Arc<Mutex<BooksState>>);
+
+#[derive(Debug, Default)]
+struct BooksState {
+    locked: BTreeMap<usize, usize>,
+    registered: usize,
+    unregistered: usize,
+    register_fails_at: usize,
+    unregister_fails_at: usize,
+}
+
+impl Books {
+    fn locked_bytes(&self) -> Vec<usize> {
+        self.0.lock().unwrap().locked.values().copied().collect()
+    }
+}
+
+impl Register for Books {
+    unsafe fn register(&self, start: NonNull<u8>, bytes: usize) -> Result<(), String> {
+        let mut books = self.0.lock().unwrap();
+        books.registered += 1;
+        if books.registered == books.register_fails_at {
+            return Err("refused by the test".to_owned());
+        }
+        let before = books.locked.insert(start.addr().get(), bytes);
+        assert_eq!(before, None, "locked twice");
+        Ok(())
+    }
+
+    unsafe fn unregister(&self, start: NonNull<u8>) -> Result<(), String> {
+        let mut books = self.0.lock().unwrap();
+        books.unregistered += 1;
+        let was_locked = books.locked.remove(&start.addr().get());
+        assert!(was_locked.is_some(), "nothing locked starts here");
+        if books.unregistered == books.unregister_fails_at {
+            return Err("not unlocked".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn pool(books: &Books, budget: &Budget) -> PinnedPool {
+    let backing = RegisteredBacking::with_register(Box::new(books.clone()), OPTIONS).unwrap();
+    PinnedPool::new(budget.clone(), backing, PoolOptions::STANDARD)
+}
+
+#[test]
+fn a_buffer_is_locked_in_chunks_and_unlocked_whole() {
+    let books = Books::default();
+    let budget = Budget::new(1 << 30);
+    let pool = pool(&books, &budget);
+    let page = PAGE_BYTES;
+    let mut acquired = pool.try_acquire(&request(&[10 * page - 1])).unwrap();
+    assert!(pool.is_page_locked());
+    let mut locked = books.locked_bytes();
+    locked.sort_unstable();
+    assert_eq!(locked, [2 * page, 4 * page, 4 * page]);
+    assert_eq!(acquired.buffers[0].capacity(), 10 * page);
+    assert!(acquired.buffers[0].as_bytes().iter().all(|&byte| byte == 0));
+    acquired.buffers[0].as_bytes_mut().fill(7);
+    drop(acquired);
+    assert_eq!(books.locked_bytes().len(), 3, "idle buffers stay locked");
+    assert_eq!(pool.trim(u64::MAX), 10 * page as u64);
+    assert_eq!(books.locked_bytes(), []);
+    assert_eq!(budget.usage().used_bytes, 0);
+}
+
+#[test]
+fn a_refused_chunk_gives_everything_back_with_an_error_that_names_it() {
+    for fails_at in 1..=3 {
+        let books = Books::default();
+        books.0.lock().unwrap().register_fails_at = fails_at;
+        let budget = Budget::new(1 << 30);
+        let pool = pool(&books, &budget);
+        let asked = [9 * PAGE_BYTES];
+        let error = pool.try_acquire(&request(&asked)).unwrap_err();
+        let AcquireError::Backing { index: 0, source } = &error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(source.backing, "registered");
+        let place = format!("chunk {}, ", fails_at - 1);
+        assert!(source.reason.starts_with(&place), "{error}");
+        assert!(source.reason.ends_with("refused by the test"), "{error}");
+        assert_eq!(books.locked_bytes(), []);
+        assert_eq!(budget.usage().used_bytes, 0);
+        assert_eq!(pool.stats().refusals, 1);
+        pool.try_acquire(&request(&asked)).unwrap();
+    }
+}
+
+#[test]
+fn an_error_of_a_free_is_returned_by_the_next_allocation() {
+    let books = Books::default();
+    books.0.lock().unwrap().unregister_fails_at = 1;
+    let pool = pool(&books, &Budget::new(1 << 30));
+    drop(pool.try_acquire(&request(&[PAGE_BYTES])).unwrap());
+    pool.trim(u64::MAX);
+    let error = pool.try_acquire(&request(&[PAGE_BYTES])).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("an earlier free failed: not unlocked"),
+        "{error}"
+    );
+    pool.try_acquire(&request(&[PAGE_BYTES])).unwrap();
+}
+
+#[test]
+fn chunks_are_whole_pages_below_64_gib() {
+    let made = |chunk_bytes| {
+        let options = RegisterOptions {
+            chunk_bytes,
+            threads: THREADS,
+        };
+        RegisteredBacking::with_register(Box::new(Books::default()), options).map(|_| ())
+    };
+    assert_eq!(made(PAGE_BYTES), Ok(()));
+    assert_eq!(made((64 << 30) - PAGE_BYTES), Ok(()));
+    for chunk_bytes in [0, 1, PAGE_BYTES + 1, 64 << 30, usize::MAX] {
+        let error = made(chunk_bytes).unwrap_err();
+        assert!(matches!(error, CudaError::ChunkBytes { .. }), "{error:?}");
+        assert!(error.to_string().contains(&chunk_bytes.to_string()));
+    }
+}
+
+#[test]
+fn sizes_are_rounded_to_pages_and_odd_ones_refused() {
+    let backing = RegisteredBacking::with_register(Box::new(Books::default()), OPTIONS).unwrap();
+    assert_eq!(backing.rounded(1), Some(PAGE_BYTES));
+    assert_eq!(backing.rounded(PAGE_BYTES), Some(PAGE_BYTES));
+    assert_eq!(backing.rounded(PAGE_BYTES + 1), Some(2 * PAGE_BYTES));
+    assert_eq!(backing.rounded(isize::MAX as usize), None);
+    assert_eq!(backing.rounded(usize::MAX), None);
+    for bytes in [0, 1, PAGE_BYTES + 1] {
+        assert_eq!(backing.allocate(bytes).unwrap_err().bytes, bytes);
+    }
+    let more_than_there_is = (1 << 62) - PAGE_BYTES;
+    let error = backing.allocate(more_than_there_is).unwrap_err();
+    assert_eq!(error.bytes, more_than_there_is);
+}
+
+#[test]
+fn mappings_start_on_a_huge_page_and_are_zero() {
+    for pages in [1, 511, 512, 513] {
+        let bytes = pages * PAGE_BYTES;
+        let mut mapping = Mapping::new(bytes).unwrap();
+        assert_eq!(mapping.start().addr().get() % (2 << 20), 0);
+        mapping.touch(THREADS);
+        let start = mapping.into_start();
+        // SAFETY: a mapping of so many bytes, zero since it is new.
+        let memory = unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes) };
+        assert!(memory.iter().all(|&byte| byte == 0));
+        // SAFETY: given away just now.
+        drop(unsafe { Mapping::from_start(start, bytes) });
+    }
+}
+
+#[test]
+fn stripes_cover_memory_once() {
+    // None, one byte, and lengths around the stripe of 32 MiB.
+    for len in [0, 1, (32 << 20) - 1, 32 << 20, (64 << 20) + 1] {
+        let mut memory = vec![MaybeUninit::new(0_u8); len];
+        for_each_stripe(&mut memory, THREADS, |stripe| {
+            for byte in stripe {
+                // SAFETY: all of it is initialised above.
+                *byte = MaybeUninit::new(unsafe { byte.assume_init() } + 1);
+            }
+        });
+        // SAFETY: as above.
+        assert!(memory.iter().all(|byte| unsafe { byte.assume_init() } == 1));
+    }
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    match driver_version() {
+        Err(error) => {
+            assert_eq!(error, CudaError::NoDriver);
+            assert_eq!(open(0).map(|_| ()), Err(CudaError::NoDriver));
+            assert!(error.to_string().contains("libcuda.so.1"));
+        }
+        Ok(version) => {
+            let error = open(usize::MAX).map(|_| ()).unwrap_err();
+            assert!(!matches!(error, CudaError::NoDriver), "{version}: {error}");
+        }
+    }
+    let old = CudaError::OldDriver {
+        version: 12_040,
+        version_min: DRIVER_VERSION_MIN,
+    };
+    assert_eq!(
+        old.to_string(),
+        "the CUDA driver supports CUDA 12.4, 13.0 or newer is needed (driver r580 for 13.0)"
+    );
+}
+
+/// The first device. Without one a test says that it is skipped, or fails if
+/// one is required.
+fn device() -> Option<Arc<CudaContext>> {
+    match open(0) {
+        Ok(context) => Some(context),
+        Err(error) => {
+            let is_required = std::env::var("CUZK_REQUIRE_GPU").is_ok_and(|value| value == "1");
+            assert!(!is_required, "a GPU is required: {error}");
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// Uploads `bytes` in copies of at most `copy_bytes` and downloads them again.
+fn round_trip(context: &CudaContext, bytes: &[u8], copy_bytes: usize) -> Vec<u8> {
+    context.bind_to_thread().unwrap();
+    let mut back = vec![0; bytes.len()];
+    // SAFETY: device memory of this length, freed after copies that have ended.
+    unsafe {
+        let device = result::malloc_sync(bytes.len()).unwrap();
+        for (at, piece) in bytes.chunks(copy_bytes).enumerate() {
+            let place = device + (at * copy_bytes) as u64;
+            result::memcpy_htod_sync(place, piece).unwrap();
+        }
+        result::memcpy_dtoh_sync(&mut back, device).unwrap();
+        result::free_sync(device).unwrap();
+    }
+    back
+}
+
+fn fill_and_round_trip(
+    context: &Arc<CudaContext>,
+    backing: impl Backing + 'static,
+    copy_bytes: usize,
+) {
+    let budget = Budget::new(1 << 30);
+    let pool = PinnedPool::new(budget.clone(), backing, PoolOptions::STANDARD);
+    // 8 MiB and a page: no power of two, and two thousand chunks of `OPTIONS`.
+    let asked = [(8 << 20) + PAGE_BYTES, 1];
+    let mut acquired = pool.try_acquire(&request(&asked)).unwrap();
+    for (buffer, asked_bytes) in acquired.buffers.iter_mut().zip(asked) {
+        assert_eq!(buffer.len(), asked_bytes);
+        assert!(buffer.is_page_locked());
+        assert!(buffer.as_bytes().iter().all(|&byte| byte == 0));
+        for (byte, value) in buffer.as_bytes_mut().iter_mut().zip((0..251).cycle()) {
+            *byte = value;
+        }
+        assert_eq!(
+            round_trip(context, buffer.as_bytes(), copy_bytes),
+            buffer.as_bytes()
+        );
+    }
+    drop(acquired);
+    pool.trim(u64::MAX);
+    assert_eq!(budget.usage().used_bytes, 0);
+}
+
+#[test]
+fn gpu_allocated_memory_round_trips() {
+    if let Some(context) = device() {
+        fill_and_round_trip(
+            &context,
+            CudaBacking::new(Arc::clone(&context), THREADS),
+            usize::MAX,
+        );
+    }
+}
+
+#[test]
+fn gpu_registered_memory_round_trips_chunk_by_chunk() {
+    if let Some(context) = device() {
+        let backing = RegisteredBacking::new(Arc::clone(&context), OPTIONS).unwrap();
+        fill_and_round_trip(&context, backing, OPTIONS.chunk_bytes);
+    }
+}
+
+#[test]
+fn gpu_a_refused_allocation_is_an_error_and_the_next_is_fine() {
+    if let Some(context) = device() {
+        let backing = CudaBacking::new(Arc::clone(&context), THREADS);
+        let error = backing.allocate(1 << 60).unwrap_err();
+        assert_eq!((error.backing, error.bytes), ("cuda", 1 << 60));
+        assert!(error.reason.starts_with("CUDA_ERROR_"), "{error}");
+        context.synchronize().unwrap();
+        fill_and_round_trip(&context, backing, usize::MAX);
+    }
+}
+
+/// Has the driver refuse the last chunk, which is locked already.
+#[derive(Debug)]
+struct Twice {
+    driver: DriverRegister,
+    chunk_bytes: usize,
+}
+
+impl Register for Twice {
+    unsafe fn register(&self, start: NonNull<u8>, bytes: usize) -> Result<(), String> {
+        // SAFETY: the caller's promise for the first call; the second breaks
+        // no memory, it is refused; what the first locked is unlocked then.
+        unsafe {
+            self.driver.register(start, bytes)?;
+            if bytes == self.chunk_bytes {
+                return Ok(());
+            }
+            let refused = self.driver.register(start, bytes);
+            self.driver.unregister(start)?;
+            refused
+        }
+    }
+
+    unsafe fn unregister(&self, start: NonNull<u8>) -> Result<(), String> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.driver.unregister(start) }
+    }
+}
+
+#[test]
+fn gpu_a_refused_registration_is_an_error_and_leaves_no_trace() {
+    if let Some(context) = device() {
+        let register = Twice {
+            driver: DriverRegister {
+                context: Arc::clone(&context),
+            },
+            chunk_bytes: OPTIONS.chunk_bytes,
+        };
+        let backing = RegisteredBacking::with_register(Box::new(register), OPTIONS).unwrap();
+        let error = backing.allocate(9 * PAGE_BYTES).unwrap_err();
+        assert!(error.reason.starts_with("chunk 2, "), "{error}");
+        assert!(error.reason.contains("CUDA_ERROR_"), "{error}");
+        context.synchronize().unwrap();
+        context.check_err().unwrap();
+        // Whole chunks are locked once and go through.
+        let start = backing.allocate(8 * PAGE_BYTES).unwrap();
+        // SAFETY: allocated just now.
+        unsafe { backing.free(start, 8 * PAGE_BYTES) };
+    }
+}
+
+#[test]
+fn gpu_a_device_that_is_not_there_is_named() {
+    if device().is_some() {
+        let error = open(1_000_000).map(|_| ()).unwrap_err();
+        assert!(matches!(error, CudaError::NoDevice { ordinal: 1_000_000, count } if count > 0));
+    }
+}
