@@ -188,6 +188,19 @@ impl KeyStore {
         Ok(slot.lease(&self.budget))
     }
 
+    /// Brings the points of a loaded key into memory that is free now.
+    pub(crate) fn load_points(&self, circuit: &CircuitId, key: &Key) -> Result<(), ProveError> {
+        if self.lease(circuit).is_some() {
+            return Ok(());
+        }
+        let reserved = self.budget.try_reserve(KEYS, key.resident_bytes());
+        let reservation = reserved.map_err(|source| ProveError::Memory {
+            what: "the key",
+            source,
+        })?;
+        self.make_resident(circuit, key, reservation).map(drop)
+    }
+
     /// Closes a key that no job uses, and frees its points. Waits while the key is
     /// being loaded.
     pub fn evict(&self, circuit: &CircuitId) -> Eviction {

@@ -15,7 +15,7 @@ use cuzk_synth::HintStore;
 
 pub use job::{Blinding, Canceller, JobHandle, JobOptions, PartReport, ProofReply};
 
-use crate::config::Config;
+use crate::config::{Config, KeyTier};
 use crate::error::ProveError;
 use crate::keystore::KeyStore;
 use crate::metrics::Metrics;
@@ -161,6 +161,26 @@ impl Engine {
     pub fn check(&self, circuit: &dyn CircuitSpec) -> Result<u64, ProveError> {
         let key = self.shared.keys.counts(circuit)?;
         stage::check_fits(&self.shared, circuit, &key)
+    }
+
+    /// Loads a key before a job asks for it; where points are kept in memory, those
+    /// too, if there is room now.
+    ///
+    /// # Errors
+    /// As [`KeyStore::load`], and [`ProveError::Memory`] if the points must be in
+    /// memory and there is no room.
+    pub fn preload(&self, circuit: &dyn CircuitSpec) -> Result<(), ProveError> {
+        let key = self.shared.keys.load(circuit)?;
+        let points = || self.shared.keys.load_points(&circuit.id(), &key);
+        match self.shared.tuning.key_tier {
+            KeyTier::File => Ok(()),
+            KeyTier::Resident => points(),
+            KeyTier::Auto => match points() {
+                // The first part that has room brings them.
+                Err(ProveError::Memory { .. }) => Ok(()),
+                other => other,
+            },
+        }
     }
 
     /// The pool of columns.

@@ -38,7 +38,7 @@ impl Keys {
                 continue;
             }
             let begun = Instant::now();
-            match self.engine.keys().load(circuit) {
+            match self.engine.preload(circuit) {
                 Ok(_) => {
                     let seconds = begun.elapsed().as_secs_f64();
                     tracing::info!(circuit = %id, %path, seconds, "key loaded");
@@ -94,8 +94,7 @@ impl Keys {
             .any(|(held, _)| *held == id);
         let begun = Instant::now();
         self.engine
-            .keys()
-            .load(&circuit)
+            .preload(&circuit)
             .map_err(|error| status::refused(&error))?;
         Ok(PreloadSrsResponse {
             already_loaded,

@@ -110,7 +110,7 @@ async fn an_answer_says_where_the_time_went() {
     );
     assert_eq!(
         (answer.placement.as_str(), answer.is_pinned),
-        ("direct", false)
+        ("heap", false)
     );
     assert_eq!(answer.retries, 0);
 }
