@@ -4,7 +4,8 @@
 use bellperson::groth16::{PreparedVerifyingKey, Proof, VerifyingKey, prepare_verifying_key};
 use blstrs::{Bls12, G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
 use cuzk_core::Workload;
-use cuzk_filecoin::{FilecoinWorkload, PROOF_BYTES};
+use cuzk_filecoin::fixture::{FixtureOptions, generate};
+use cuzk_filecoin::{FilecoinWorkload, PROOF_BYTES, ProofKind, SectorSize};
 use ff::Field;
 use group::Group;
 use rand_chacha::ChaCha8Rng;
@@ -100,6 +101,46 @@ fn proofs_hold_for_their_own_request_only() {
     request.vanilla_proofs.pop();
     let shorter = request.workload().unwrap();
     assert!(!shorter.verify(&vk, &[proof]).unwrap());
+}
+
+#[test]
+fn of_many_parts_the_one_that_does_not_hold_is_named() {
+    let options = FixtureOptions::default();
+    let mut file = Vec::new();
+    generate(ProofKind::PoRep, SectorSize::GiB32, 1, &options)
+        .unwrap()
+        .write_json(&mut file)
+        .unwrap();
+    let workload = workload(&file);
+    let inputs = |part| workload.public_inputs(part).unwrap();
+    let trapdoor = Trapdoor::new(inputs(0).len());
+    let vk = trapdoor.key();
+    let proofs: Vec<_> = (0..workload.part_count())
+        .map(|part| trapdoor.proof(&inputs(part)))
+        .collect();
+    assert_eq!(proofs.len(), 10);
+    assert_eq!(workload.invalid_part(&vk, &proofs).unwrap(), None);
+    assert!(workload.verify(&vk, &proofs).unwrap());
+
+    let refused_for = |proofs: &[Proof<Bls12>], part| {
+        assert_eq!(workload.invalid_part(&vk, proofs).unwrap(), Some(part));
+        assert!(!workload.verify(&vk, proofs).unwrap());
+    };
+    for part in [0, 4, 9] {
+        let mut one = proofs.clone();
+        one[part].c = g1(Scalar::from(7));
+        refused_for(&one, part);
+    }
+    // Good proofs of each other's inputs.
+    let mut swapped = proofs.clone();
+    swapped.swap(3, 8);
+    refused_for(&swapped, 3);
+    // Two faults that a sum without random factors would not see.
+    let mut opposite = proofs.clone();
+    let off = G1Projective::generator();
+    opposite[5].c = (off + opposite[5].c).into();
+    opposite[6].c = (-off + opposite[6].c).into();
+    refused_for(&opposite, 5);
 }
 
 #[test]
