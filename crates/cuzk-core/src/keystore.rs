@@ -83,7 +83,7 @@ impl Slot {
 /// A key that is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldKey {
-    /// Whether its points are decoded in memory; otherwise they are mapped.
+    /// Whether its points are decoded in memory; otherwise they are in its file.
     pub is_resident: bool,
     /// Bytes of the decoded points if it is resident, otherwise of the file.
     pub bytes: u64,
