@@ -69,7 +69,12 @@ impl Column {
         unsafe { std::slice::from_raw_parts_mut(start, self.len) }
     }
 
-    /// The buffer underneath.
+    /// The buffer underneath: where it lies, and whether that is page-locked.
+    pub fn buffer(&self) -> &PinnedBacking {
+        &self.buffer
+    }
+
+    /// The buffer underneath, without the column.
     pub fn into_buffer(self) -> PinnedBacking {
         self.buffer
     }
