@@ -20,7 +20,7 @@ impl Event {
         self.has_passed.store(true, Ordering::SeqCst);
     }
 
-    fn waits(&self) -> u64 {
+    pub(super) fn waits(&self) -> u64 {
         self.waits.load(Ordering::SeqCst)
     }
 }

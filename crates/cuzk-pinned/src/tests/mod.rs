@@ -3,8 +3,10 @@
 mod edges;
 mod fences;
 mod law;
+mod locking;
 mod order;
 mod reuse;
+mod staging;
 mod threads;
 
 use std::ptr::NonNull;
