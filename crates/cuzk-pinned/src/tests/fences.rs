@@ -92,6 +92,7 @@ fn memory_is_freed_only_after_its_fence() {
         budget,
         backing,
         pool,
+        ..
     } = bench;
     drop(pool);
     assert_eq!((idle.waits(), backing.live_bytes()), (1, 200));
