@@ -135,6 +135,14 @@ impl PinnedPool {
         self.owner.shared.source.backing().is_page_locked()
     }
 
+    /// Bytes that a new buffer of `len` bytes takes; `None` if none can be so large.
+    pub fn capacity_of(&self, len: usize) -> Option<usize> {
+        match len {
+            0 => Some(0),
+            _ => self.owner.shared.source.backing().rounded(len),
+        }
+    }
+
     /// Gives all that is asked now, or refuses now. Comes after every request
     /// that waits.
     ///
