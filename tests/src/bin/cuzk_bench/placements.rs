@@ -132,7 +132,7 @@ fn take(pool: &PinnedPool, buffers: &[usize]) -> Result<Vec<PinnedBacking>> {
         consumer: CONSUMER,
         wait: Wait::with_priority(Priority::NORMAL),
     })?;
-    Ok(buffers)
+    Ok(buffers.into_iter().collect())
 }
 
 fn take_one(pool: &PinnedPool, bytes: usize) -> Result<PinnedBacking> {
