@@ -31,6 +31,8 @@
 mod backend;
 mod column;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod error;
 pub mod fixed_base;
 pub mod key;
