@@ -20,7 +20,7 @@ mod words;
 
 use crate::workspace::Workspace;
 
-pub(crate) use tree::{Finding, Severity, SourceFile, Tree};
+pub(crate) use tree::{Finding, Member, Severity, SourceFile, Tree};
 
 /// Reads the workspace, prints what is found, and says whether no rule is broken.
 ///
