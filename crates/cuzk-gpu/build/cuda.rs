@@ -39,7 +39,11 @@ pub(crate) fn compile() {
         format!("-I{}", sppark.display()),
         format!("-I{blst}"),
     ];
-    for arch in architectures(&nvcc) {
+    let archs = architectures(&nvcc);
+    println!("cargo::rustc-env=CUZK_CUDA_TOOLKIT={}", nvcc.release());
+    let names: Vec<String> = archs.iter().map(|arch| format!("sm_{arch}")).collect();
+    println!("cargo::rustc-env=CUZK_CUDA_COMPILED={}", names.join(" "));
+    for arch in archs {
         flags.push(format!("-gencode=arch=compute_{arch},code=sm_{arch}"));
     }
     let mut units: Vec<Unit> = sources().map(|source| Unit::new(source, &out)).collect();

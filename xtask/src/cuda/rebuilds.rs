@@ -16,6 +16,7 @@ use crate::workspace::Workspace;
 const COMPILER: &str = r#"#!/bin/sh
 log=$(dirname "$0")/calls
 case "$*" in
+--version) echo 'Cuda compilation tools, release 13.0, V13.0.88'; exit ;;
 --list-gpu-code) printf 'sm_75\nsm_90\nsm_120\n'; exit ;;
 *--lib*) echo archive >>"$log" ;;
 *) echo "$*" >>"$log" ;;
