@@ -1,5 +1,6 @@
 //! Has the stock software's own verifier judge a proof: `stock_verify REQUEST PROOF`.
-//! Prints `accepted` or `rejected`. The verifying key is the one in
+//! Prints `accepted` or `rejected`. For a WindowPoSt the sectors to verify may be those
+//! of several partitions, and the proof theirs, one after the other. The verifying key is the one in
 //! FIL_PROOFS_PARAMETER_CACHE; the stock software reads it once a process, which is
 //! why this is one.
 
@@ -9,7 +10,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use cuzk_tests::request::RequestFile;
 use filecoin_proofs_api::{
-    PublicReplicaInfo, RegisteredPoStProof, RegisteredSealProof, SectorId, post, seal,
+    PublicReplicaInfo, RegisteredPoStProof, RegisteredSealProof, RegisteredUpdateProof, SectorId,
+    post, seal, update,
 };
 
 fn main() -> Result<()> {
@@ -22,6 +24,7 @@ fn main() -> Result<()> {
     let proof = std::fs::read(&proof).context(proof)?;
     let accepted = match file.kind()? {
         "POREP_SEAL_COMMIT" => verify_seal(&file, &proof)?,
+        "SNAP_DEALS_UPDATE" => verify_update(&file, &proof)?,
         "WINDOW_POST_PARTITION" => verify_window(&file, &proof)?,
         "WINNING_POST" => verify_winning(&file, &proof)?,
         other => bail!("no stock verifier for {other}"),
@@ -46,6 +49,20 @@ fn verify_seal(file: &RequestFile, proof: &[u8]) -> Result<bool> {
         file.verifier("ticket")?,
         file.verifier("seed")?,
         proof,
+    )
+}
+
+fn verify_update(file: &RequestFile, proof: &[u8]) -> Result<bool> {
+    let registered = match file.number("registered_proof")? {
+        0 => RegisteredUpdateProof::StackedDrg2KiBV1,
+        other => bail!("registered proof {other}"),
+    };
+    update::verify_empty_sector_update_proof(
+        registered,
+        proof,
+        file.verifier("comm_r_old")?,
+        file.verifier("comm_r_new")?,
+        file.verifier("comm_d_new")?,
     )
 }
 

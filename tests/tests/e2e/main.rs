@@ -3,5 +3,9 @@
 
 mod accepted;
 mod bytes;
+mod deadline;
+mod ends;
+mod python;
 mod refused;
+mod served;
 mod support;
