@@ -182,6 +182,7 @@ fn peak_of(told: &Told) -> BTreeMap<&'static str, u64> {
 /// Runs a step in a process of its own.
 fn begin(options: &Options, step: Step, files: &Path) -> Result<Told> {
     let value = step.to_possible_value().context("a step has a name")?;
+    eprintln!("{}: {}", options.circuit().id(), value.get_name());
     let output = Command::new(std::env::current_exe()?)
         .args(["one-proof", "--kind", options.kind.short_name()])
         .args(["--sector-size", options.sector_size.short_name()])
