@@ -19,8 +19,10 @@ fn winning_requests(here: &Path, count: u64) -> Vec<PathBuf> {
     (1..=count).map(request).collect()
 }
 
-/// A draining server refuses new jobs, so this tells that it drains.
-fn refuses(served: &Served, request: &Path) {
+/// Terminates a server; it drains, and refuses new jobs.
+fn drain(served: &Served, request: &Path) {
+    served.terminate();
+    served.says("draining");
     let refused = served.try_submit(request);
     let errors = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{errors}");
@@ -31,7 +33,7 @@ fn refuses(served: &Served, request: &Path) {
 fn a_server_that_is_terminated_finishes_its_proofs() {
     key("winning");
     let here = TempDir::new().expect("a temporary directory");
-    let requests = winning_requests(here.path(), 9);
+    let requests = winning_requests(here.path(), 7);
     let (late, requests) = requests.split_last().expect("some");
     let mut served = Served::start();
     let waits: Vec<_> = requests
@@ -43,8 +45,7 @@ fn a_server_that_is_terminated_finishes_its_proofs() {
         })
         .collect();
     served.works_on("WINNING_POST");
-    served.terminate();
-    refuses(&served, late);
+    drain(&served, late);
     for (request, wait, proof) in waits {
         let ended = wait.wait_with_output().expect("our child");
         let errors = String::from_utf8_lossy(&ended.stderr);
@@ -66,9 +67,7 @@ fn a_server_that_is_terminated_twice_ends_at_once() {
     served.works_on("POREP_SEAL_COMMIT");
     let proof = here.path().join("proof");
     let wait = served.begin_wait(&job, &proof);
-    served.terminate();
-    // Two signals that come too close are one.
-    refuses(&served, &late[0]);
+    drain(&served, &late[0]);
     served.terminate();
     assert_eq!(served.wait().code(), Some(1), "{}", served.errors());
     let errors = served.errors();

@@ -1,9 +1,10 @@
 //! `cuzk serve` in a process of its own, on a free port and a socket.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -15,7 +16,11 @@ pub(crate) struct Served {
     process: Child,
     pub(crate) address: String,
     pub(crate) socket: PathBuf,
-    directory: TempDir,
+    /// Lines of its log, until it ends.
+    log: Receiver<String>,
+    /// Those that were read.
+    seen: RefCell<String>,
+    _directory: TempDir,
 }
 
 impl Drop for Served {
@@ -32,37 +37,61 @@ impl Served {
     pub(crate) fn start() -> Self {
         let directory = TempDir::new().expect("a temporary directory");
         let socket = directory.path().join("cuzk.sock");
-        let errors = File::create(directory.path().join("errors")).expect("writable");
         let mut process = program()
+            .args(["--log", "info"])
             .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", ""])
             .args(["--set", "hints.file=", "--set", "serve.preload=none"])
             .args(["--allow-test-params", "--params", text(&keys())])
             .args(["--socket", text(&socket)])
             .stdout(Stdio::piped())
-            .stderr(errors)
+            .stderr(Stdio::piped())
             .spawn()
             .expect("the program can be started");
         let output = process.stdout.take().expect("piped");
-        let first = BufReader::new(output).lines().map_while(Result::ok).next();
+        let errors = process.stderr.take().expect("piped");
+        let (line, log) = channel();
+        std::thread::spawn(move || {
+            let mut lines = BufReader::new(errors).lines().map_while(Result::ok);
+            lines.try_for_each(|text| line.send(text))
+        });
         let mut served = Self {
             process,
             address: String::new(),
             socket,
-            directory,
+            log,
+            seen: RefCell::default(),
+            _directory: directory,
         };
+        let first = BufReader::new(output).lines().map_while(Result::ok).next();
         let first = first.unwrap_or_else(|| panic!("no address: {}", served.errors()));
         let address = first.strip_prefix("listening on tcp ").expect("an address");
         served.address = address.to_owned();
         served
     }
 
-    /// What the server logged.
+    /// What the server has logged.
     pub(crate) fn errors(&self) -> String {
-        let mut errors = String::new();
-        let file = File::open(self.directory.path().join("errors"));
-        file.and_then(|mut file| file.read_to_string(&mut errors))
-            .expect("readable");
-        errors
+        for line in self.log.try_iter() {
+            self.saw(&line);
+        }
+        self.seen.borrow().clone()
+    }
+
+    /// Returns when the server logs a line with these words.
+    pub(crate) fn says(&self, words: &str) {
+        for line in &self.log {
+            self.saw(&line);
+            if line.contains(words) {
+                return;
+            }
+        }
+        panic!("it ended without {words:?}: {}", self.errors());
+    }
+
+    fn saw(&self, line: &str) {
+        let mut seen = self.seen.borrow_mut();
+        seen.push_str(line);
+        seen.push('\n');
     }
 
     /// Sends the server SIGTERM.
@@ -74,7 +103,11 @@ impl Served {
 
     /// Waits for the server's end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        self.process.wait().expect("our child")
+        let status = self.process.wait().expect("our child");
+        for line in &self.log {
+            self.saw(&line);
+        }
+        status
     }
 
     /// Hands a request file over; the id of its job.
