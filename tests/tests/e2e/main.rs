@@ -5,6 +5,7 @@ mod accepted;
 mod bytes;
 mod deadline;
 mod ends;
+mod one_proof;
 mod python;
 mod refused;
 mod served;

@@ -191,7 +191,8 @@ fn begin(options: &Options, step: Step, files: &Path) -> Result<Told> {
         .arg("--files")
         .arg(files)
         .env("FIL_PROOFS_PARAMETER_CACHE", &options.keys)
-        .output()?;
+        .output()
+        .context("the program cannot be started again")?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{}: {errors}", value.get_name());
     Ok(serde_json::from_slice(&output.stdout)?)
