@@ -14,7 +14,7 @@ use crate::stats::{Interval, interval};
 #[derive(Debug, Serialize)]
 pub struct Record {
     /// Name of the measurement (`cpu-prove`).
-    pub name: &'static str,
+    pub name: String,
     /// One sentence that the numbers test.
     pub claim: &'static str,
     /// Commit of the program that measured.
@@ -243,9 +243,9 @@ impl Case {
 
 impl Record {
     /// A record of this program, machine and day, with the command that runs now.
-    pub fn new(name: &'static str, claim: &'static str, command: String) -> Self {
+    pub fn new(name: impl Into<String>, claim: &'static str, command: String) -> Self {
         Self {
-            name,
+            name: name.into(),
             claim,
             commit: env!("CUZK_COMMIT"),
             dirty: env!("CUZK_DIRTY") == "true",
