@@ -52,6 +52,8 @@ pub mod keygen;
 pub mod keys;
 mod keystore;
 mod lock;
+mod log;
+mod memory;
 mod metrics;
 pub mod schedule;
 mod shapes;
@@ -61,6 +63,7 @@ mod workload;
 
 pub use assemble::{StartError, cpu_backend, memory_limit};
 pub use config::Config;
+pub use cuzk_budget::ByteCount;
 pub use cuzk_gpu::{KeyError, USES_ADX};
 pub use cuzk_pinned::PoolStats;
 pub use engine::{
@@ -68,6 +71,7 @@ pub use engine::{
 };
 pub use error::ProveError;
 pub use keystore::{Eviction, HeldKey, KeyStore};
+pub use memory::{Forecast, PartMemory};
 pub use metrics::{Counter, Metrics};
 pub use shapes::Shapes;
 pub use stage::Placement;

@@ -24,6 +24,9 @@ pub struct ServeConfig {
     pub preload: Preload,
     /// The longest message that is read; a longer one is refused unread.
     pub message_bytes_max: usize,
+    /// Bytes of all requests together that are being read, wait or run; one more
+    /// request is refused.
+    pub requests_bytes_max: u64,
     /// Finished jobs that are remembered.
     pub results_kept_max: usize,
     /// How long a finished job is remembered.
@@ -41,6 +44,8 @@ impl ServeConfig {
             metrics_listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9821))),
             preload: Preload::Present,
             message_bytes_max: 256 << 20,
+            // As many PoReps of 32 GiB sectors (67 MB each) as there may be jobs.
+            requests_bytes_max: 4 << 30,
             results_kept_max: 4096,
             results_kept: Duration::from_secs(24 * 3600),
             drain_max: Duration::from_secs(600),

@@ -19,7 +19,7 @@ use cuzk_pinned::PinnedPool;
 pub(crate) use complete::complete;
 pub(crate) use explain::explain;
 pub(crate) use prove::prove;
-pub(crate) use reserve::{check_fits, reserve};
+pub(crate) use reserve::{check_fits, reserve, sizes_from_key};
 pub(crate) use synthesise::{Filled, synthesise};
 pub(crate) use verify::verify;
 

@@ -10,6 +10,7 @@ use crate::CircuitSpec;
 use crate::config::KeyTier;
 use crate::error::{Failure, ProveError};
 use crate::keystore::KeyLease;
+use crate::memory::PartMemory;
 use crate::schedule::Priority;
 use crate::shapes::to_circuit_sizes;
 
@@ -205,20 +206,8 @@ pub(crate) fn check_fits(
         .map(|hint| to_circuit_sizes(&hint))
         .filter(|sizes| key.check_sizes(sizes).is_ok())
         .unwrap_or_else(|| to_circuit_sizes(&sizes_from_key(key)));
-    let (tier, to_load) = match shared.tuning.key_tier {
-        KeyTier::Resident => (cuzk_gpu::KeyTier::Resident, key.resident_bytes()),
-        KeyTier::File | KeyTier::Auto => (cuzk_gpu::KeyTier::File, 0),
-    };
-    let lens = shared.backend.layout(&sizes).lens();
-    let bytes = lens
-        .into_iter()
-        .map(|len| Column::bytes(len).and_then(|bytes| u64::try_from(bytes).ok()))
-        .chain([
-            Some(shared.backend.work_bytes(&sizes, key, tier)),
-            Some(to_load),
-        ])
-        .try_fold(0_u64, |sum, bytes| sum.checked_add(bytes?))
-        .unwrap_or(u64::MAX);
+    let memory = PartMemory::of(shared.backend.as_ref(), &sizes, key, shared.tuning.key_tier);
+    let bytes = memory.total_bytes();
     shared
         .pool
         .budget()
@@ -242,7 +231,7 @@ fn recount(job: &Job, key: &Key, part: usize) -> Result<Sizes, Failure> {
 
 /// Before a shape is known its key bounds it: inputs and auxiliary variables are
 /// exact, the constraints are at most the domain.
-fn sizes_from_key(key: &Key) -> Sizes {
+pub(crate) fn sizes_from_key(key: &Key) -> Sizes {
     Sizes {
         inputs: key.count(Section::Ic),
         aux: key.count(Section::L),

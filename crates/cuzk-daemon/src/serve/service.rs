@@ -11,6 +11,7 @@ use tonic::{Request, Response, Status};
 
 use super::answer::{self, whole};
 use super::content::Content;
+use super::intake::{Held, HeldByCall, Intake};
 use super::jobs::{Claim, Job, Jobs};
 use super::keys::Keys;
 use super::{metrics, status};
@@ -31,16 +32,18 @@ pub(super) struct State {
     pub(super) engine: Arc<Engine>,
     pub(super) jobs: Jobs,
     pub(super) keys: Keys,
+    pub(super) intake: Intake,
     checks: Semaphore,
     started: Instant,
 }
 
 impl State {
-    pub(super) fn new(engine: Arc<Engine>, jobs: Jobs) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, jobs: Jobs, intake: Intake) -> Self {
         Self {
             keys: Keys::new(Arc::clone(&engine)),
             engine,
             jobs,
+            intake,
             checks: Semaphore::new(CHECKS_MAX),
             started: Instant::now(),
         }
@@ -48,7 +51,12 @@ impl State {
 
     /// The metrics page.
     pub(super) fn metrics(&self) -> String {
-        metrics::text(&self.engine, &self.jobs, self.started.elapsed())
+        metrics::text(
+            &self.engine,
+            &self.jobs,
+            &self.intake,
+            self.started.elapsed(),
+        )
     }
 
     fn status(&self) -> GetStatusResponse {
@@ -78,8 +86,13 @@ impl State {
         }
     }
 
-    /// Takes a request; the job it is.
-    async fn submit(self: &Arc<Self>, message: SubmitProofRequest) -> Result<Arc<Job>, Status> {
+    /// Takes a request; the job it is. What the request holds is held until a new job
+    /// has ended, and given back at once where the job is known already.
+    async fn submit(
+        self: &Arc<Self>,
+        message: SubmitProofRequest,
+        held: Option<Held>,
+    ) -> Result<Arc<Job>, Status> {
         let request = request_of(message).map_err(|error| status::invalid(&error))?;
         let (request, content) = off_loop(move || {
             let content = Content::of(&request);
@@ -91,11 +104,14 @@ impl State {
             .jobs
             .claim(name, content, request.proof_kind, Instant::now())?;
         let job = match claimed {
-            Claim::Same(job) => job,
+            Claim::Same(job) => {
+                drop((request, held));
+                job
+            }
             Claim::New(job) => {
                 // On its own, so that it ends well if this client goes away.
                 let (state, mine) = (Arc::clone(self), Arc::clone(&job));
-                tokio::spawn(async move { state.admit(mine, request).await });
+                tokio::spawn(async move { state.admit(mine, request, held).await });
                 job
             }
         };
@@ -104,7 +120,7 @@ impl State {
     }
 
     /// Checks a request and hands it to the engine.
-    async fn admit(self: Arc<Self>, job: Arc<Job>, request: ProofRequest) {
+    async fn admit(self: Arc<Self>, job: Arc<Job>, request: ProofRequest, held: Option<Held>) {
         let urgent = request.priority >= Priority::High;
         let permit = if urgent {
             None
@@ -118,7 +134,7 @@ impl State {
         drop(permit);
         let started = checked
             .and_then(|checked| checked)
-            .and_then(|workload| self.start(&job, workload, priority));
+            .and_then(|workload| self.start(&job, workload, priority, held));
         if let Err(why) = started {
             self.jobs.refuse(&job, why);
         }
@@ -130,6 +146,7 @@ impl State {
         job: &Arc<Job>,
         workload: FilecoinWorkload,
         priority: Priority,
+        held: Option<Held>,
     ) -> Result<(), Status> {
         if job.is_cancelled() {
             return Err(status::draining());
@@ -154,6 +171,8 @@ impl State {
                     return;
                 }
                 let result = handle.wait();
+                // Whoever hears of the end finds room for the next request.
+                drop(held);
                 let ended = Instant::now();
                 let total = ended.saturating_duration_since(mine.accepted);
                 match &result {
@@ -201,6 +220,11 @@ fn check(engine: &Engine, request: &ProofRequest) -> Result<FilecoinWorkload, St
     Ok(workload)
 }
 
+/// What the gate counted for a call.
+fn held_by<T>(request: &Request<T>) -> Option<Held> {
+    request.extensions().get::<HeldByCall>()?.take()
+}
+
 /// Runs work that blocks or takes long on a thread for such work.
 async fn off_loop<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
@@ -221,7 +245,8 @@ impl ProvingEngine for Service {
         &self,
         request: Request<SubmitProofRequest>,
     ) -> Result<Response<SubmitProofResponse>, Status> {
-        let job = self.0.submit(request.into_inner()).await?;
+        let held = held_by(&request);
+        let job = self.0.submit(request.into_inner(), held).await?;
         Ok(Response::new(SubmitProofResponse {
             job_id: job.id.clone(),
             queue_position: whole(job.position),
@@ -242,9 +267,10 @@ impl ProvingEngine for Service {
         &self,
         request: Request<ProveRequest>,
     ) -> Result<Response<ProveResponse>, Status> {
+        let held = held_by(&request);
         let submit = request.into_inner().submit;
         let submit = submit.ok_or_else(|| Status::invalid_argument("submit: missing"))?;
-        let job = self.0.submit(submit).await?;
+        let job = self.0.submit(submit, held).await?;
         let result = self.0.await_job(&job, 0).await?;
         Ok(Response::new(ProveResponse {
             result: Some(result),

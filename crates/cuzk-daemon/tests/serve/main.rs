@@ -2,6 +2,7 @@
 //! sectors.
 
 mod ends;
+mod held;
 mod hostile;
 mod keys;
 mod limits;
