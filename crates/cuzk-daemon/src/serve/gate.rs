@@ -117,16 +117,8 @@ impl Rule {
 
 fn gated(body: Body, rule: Rule) -> Body {
     let chunks = Chunks::new(body).into_data_stream();
-    Body::new(Chunks::from_stream(Gated {
-        chunks,
-        message: Message {
-            rule,
-            head: Vec::with_capacity(HEAD_BYTES),
-            left: 0,
-        },
-        arrival: Box::pin(sleep_until(Instant::now() + ARRIVAL_MAX)),
-        is_over: false,
-    }))
+    let gated = Gated::new(chunks, rule, Instant::now() + ARRIVAL_MAX);
+    Body::new(Chunks::from_stream(gated))
 }
 
 /// The chunks of a call's message, as far as the gate lets them.
@@ -135,6 +127,18 @@ struct Gated<C> {
     message: Message,
     arrival: Pin<Box<Sleep>>,
     is_over: bool,
+}
+
+impl<C> Gated<C> {
+    /// The message of a call, whose head must be there until `arrival`.
+    fn new(chunks: C, rule: Rule, arrival: Instant) -> Self {
+        Self {
+            chunks,
+            message: Message::new(rule),
+            arrival: Box::pin(sleep_until(arrival)),
+            is_over: false,
+        }
+    }
 }
 
 /// How far a message has come.
@@ -146,6 +150,14 @@ struct Message {
 }
 
 impl Message {
+    fn new(rule: Rule) -> Self {
+        Self {
+            rule,
+            head: Vec::with_capacity(HEAD_BYTES),
+            left: 0,
+        }
+    }
+
     /// Judges the next chunk; the message's length if the chunk completes its head.
     fn pass(&mut self, mut chunk: &[u8]) -> Result<Option<usize>, Status> {
         let mut announced = None;
@@ -214,16 +226,16 @@ mod tests {
         [&[0][..], &length, &vec![7; bytes]].concat()
     }
 
-    fn counted(intake: &Intake) -> Message {
-        Message {
-            rule: Rule::Counted {
-                intake: intake.clone(),
-                held: HeldByCall::default(),
-                bytes_max: 1000,
-            },
-            head: Vec::new(),
-            left: 0,
+    fn rule(intake: &Intake) -> Rule {
+        Rule::Counted {
+            intake: intake.clone(),
+            held: HeldByCall::default(),
+            bytes_max: 1000,
         }
+    }
+
+    fn counted(intake: &Intake) -> Message {
+        Message::new(rule(intake))
     }
 
     #[test]
@@ -262,14 +274,7 @@ mod tests {
 
     #[test]
     fn other_methods_take_short_messages() {
-        let short = |bytes| {
-            let mut message = Message {
-                rule: Rule::Short,
-                head: Vec::new(),
-                left: 0,
-            };
-            message.pass(&self::message(bytes)[..HEAD_BYTES])
-        };
+        let short = |bytes| Message::new(Rule::Short).pass(&message(bytes)[..HEAD_BYTES]);
         short(SHORT_BYTES_MAX).expect("short");
         let refused = short(SHORT_BYTES_MAX + 1).expect_err("long");
         assert_eq!(refused.code(), Code::OutOfRange);
@@ -286,12 +291,8 @@ mod tests {
         let begun = tokio_stream::once(Ok::<_, Infallible>(Bytes::from_static(sent)));
         let stalled = begun.chain(tokio_stream::pending());
         runtime.block_on(async {
-            let mut gated = Gated {
-                chunks: Chunks::from_stream(stalled).into_data_stream(),
-                message: counted(&intake),
-                arrival: Box::pin(sleep_until(Instant::now())),
-                is_over: false,
-            };
+            let chunks = Chunks::from_stream(stalled).into_data_stream();
+            let mut gated = Gated::new(chunks, rule(&intake), Instant::now());
             let first = gated.next().await.expect("a chunk").expect("a chunk");
             assert_eq!(first, sent);
             let late = gated.next().await.expect("an end").expect_err("late");
