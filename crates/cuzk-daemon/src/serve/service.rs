@@ -15,6 +15,8 @@ use super::intake::{Held, HeldByCall, Intake};
 use super::jobs::{Claim, Job, Jobs};
 use super::keys::Keys;
 use super::{metrics, status};
+use crate::output::escaped;
+use crate::wire::await_proof_response::Status as End;
 use crate::wire::proving_engine_server::ProvingEngine;
 use crate::wire::{
     AwaitProofRequest, AwaitProofResponse, CancelProofRequest, CancelProofResponse,
@@ -175,12 +177,13 @@ impl State {
                 drop(held);
                 let ended = Instant::now();
                 let total = ended.saturating_duration_since(mine.accepted);
-                match &result {
-                    Ok(_) => tracing::info!(job = mine.id, label, ?total, "proof made"),
-                    Err(ProveError::Cancelled) => tracing::info!(job = mine.id, label, "given up"),
-                    Err(error) => tracing::warn!(job = mine.id, label, %error, "no proof"),
-                }
+                let error = result
+                    .as_ref()
+                    .err()
+                    .map(|error| escaped(&error.to_string()));
+                let was_cancelled = matches!(result, Err(ProveError::Cancelled));
                 let answer = answer::answer(&mine, handle.timeline(), result, total);
+                tell(&label, &answer, error.filter(|_| !was_cancelled));
                 state.jobs.finish(&mine, answer, ended);
             });
         if waits.is_err() {
@@ -218,6 +221,43 @@ fn check(engine: &Engine, request: &ProofRequest) -> Result<FilecoinWorkload, St
         .check_vanilla()
         .map_err(|error| status::invalid(&error))?;
     Ok(workload)
+}
+
+/// One line of the log a job, with the names that answers have.
+fn tell(label: &str, answer: &AwaitProofResponse, error: Option<String>) {
+    let AwaitProofResponse {
+        job_id: job,
+        backend,
+        tier,
+        placement,
+        is_pinned,
+        retries,
+        queue_wait_ms,
+        srs_load_ms,
+        synthesis_ms,
+        gpu_compute_ms,
+        total_ms,
+        ..
+    } = answer;
+    match (error, answer.status()) {
+        (Some(error), _) => tracing::warn!(job, label, error, total_ms, "no proof"),
+        (None, End::Cancelled) => tracing::info!(job, label, total_ms, "given up"),
+        (None, _) => tracing::info!(
+            job,
+            label,
+            backend,
+            tier,
+            placement,
+            is_pinned,
+            retries,
+            queue_wait_ms,
+            srs_load_ms,
+            synthesis_ms,
+            gpu_compute_ms,
+            total_ms,
+            "proof made"
+        ),
+    }
 }
 
 /// What the gate counted for a call.
