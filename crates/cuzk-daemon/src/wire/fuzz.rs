@@ -173,7 +173,8 @@ fn changed_fields_are_refused_by_name() {
         "{taken} taken"
     );
     for field in FIELDS {
-        let is_free = ["sector_number", "request_id"].contains(&field);
+        // Whose sector it is shows in the proofs, and they are named then.
+        let is_free = ["sector_number", "miner_id"].contains(&field);
         assert!(
             is_free || refused.contains_key(field),
             "{field}: {refused:?}"
