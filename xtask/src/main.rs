@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod cuda;
+mod record;
 mod tidy;
 mod workspace;
 
@@ -26,6 +28,10 @@ struct Arguments {
 enum Command {
     /// Run the whole gate, or some of its steps.
     Ci(ci::Arguments),
+    /// Install the CUDA toolkit, and build with it.
+    Cuda(cuda::Arguments),
+    /// Print the records of what was measured.
+    Record(record::Arguments),
     /// Check the rules of the house that no compiler checks.
     Tidy,
 }
@@ -46,6 +52,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let workspace = Workspace::find()?;
     match &arguments.command {
         Command::Ci(arguments) => ci::run(&workspace, arguments),
+        Command::Cuda(arguments) => cuda::run(&workspace, arguments),
+        Command::Record(arguments) => record::run(&workspace, arguments),
         Command::Tidy => tidy::run(&workspace),
     }
 }

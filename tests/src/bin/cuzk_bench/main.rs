@@ -2,6 +2,7 @@
 //! that `--out` names.
 
 mod cpu_prove;
+mod one_proof;
 mod params;
 #[cfg(feature = "cuda")]
 mod placements;
@@ -23,8 +24,8 @@ struct Bench {
 enum Command {
     /// A 2 KiB proof on the CPU, synthesis included, beside bellperson's prover.
     CpuProve(cpu_prove::Options),
-    /// One proof and nothing else, for its peak memory; prints JSON.
-    OneProof(cpu_prove::OneProof),
+    /// One proof of any kind and size, judged by the stock verifier.
+    OneProof(one_proof::Options),
     /// Key generation beside bellperson's.
     Params(params::Options),
     /// How columns reach page-locked memory and the device, on a GPU.
@@ -49,7 +50,7 @@ struct Common {
 fn main() -> Result<()> {
     match Bench::parse().command {
         Command::CpuProve(options) => cpu_prove::run(&options),
-        Command::OneProof(options) => cpu_prove::one_proof(&options),
+        Command::OneProof(options) => one_proof::run(&options),
         Command::Params(options) => params::run(&options),
         #[cfg(feature = "cuda")]
         Command::Placements(options) => placements::run(&options),
