@@ -52,6 +52,8 @@ pub mod keygen;
 pub mod keys;
 mod keystore;
 mod lock;
+mod log;
+mod memory;
 mod metrics;
 mod placement;
 pub mod schedule;
@@ -62,6 +64,7 @@ mod workload;
 
 pub use assemble::{StartError, cpu_backend, memory_limit, page_locked_limit};
 pub use config::Config;
+pub use cuzk_budget::ByteCount;
 pub use cuzk_gpu::{KeyError, KeyTier, USES_ADX};
 pub use cuzk_pinned::PoolStats;
 pub use engine::{
@@ -69,6 +72,7 @@ pub use engine::{
 };
 pub use error::ProveError;
 pub use keystore::{Eviction, HeldKey, KeyStore};
+pub use memory::{Forecast, PartMemory};
 pub use metrics::{Counter, Metrics, PlacementCounters};
 pub use placement::{ColumnMemory, Placed};
 pub use shapes::Shapes;

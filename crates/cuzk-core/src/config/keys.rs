@@ -219,6 +219,18 @@ pub const KEYS: &[Key] = &[
         show: |config| config.serve.message_bytes_max.to_string(),
     },
     Key {
+        name: "serve.requests_bytes_max",
+        what: "bytes of all requests that are read, wait or run; one more is refused",
+        set: |config, value| {
+            config.serve.requests_bytes_max = match value.bytes()? {
+                0 => return Err("want at least 1, have 0".to_owned()),
+                bytes => bytes as u64,
+            };
+            Ok(())
+        },
+        show: |config| config.serve.requests_bytes_max.to_string(),
+    },
+    Key {
         name: "serve.results_kept_max",
         what: "finished jobs whose results are kept",
         set: |config, value| {

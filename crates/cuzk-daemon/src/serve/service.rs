@@ -11,9 +11,12 @@ use tonic::{Request, Response, Status};
 
 use super::answer::{self, whole};
 use super::content::Content;
+use super::intake::{Held, HeldByCall, Intake};
 use super::jobs::{Claim, Job, Jobs};
 use super::keys::Keys;
 use super::{metrics, status};
+use crate::output::escaped;
+use crate::wire::await_proof_response::Status as End;
 use crate::wire::proving_engine_server::ProvingEngine;
 use crate::wire::{
     AwaitProofRequest, AwaitProofResponse, CancelProofRequest, CancelProofResponse,
@@ -31,16 +34,18 @@ pub(super) struct State {
     pub(super) engine: Arc<Engine>,
     pub(super) jobs: Jobs,
     pub(super) keys: Keys,
+    pub(super) intake: Intake,
     checks: Semaphore,
     started: Instant,
 }
 
 impl State {
-    pub(super) fn new(engine: Arc<Engine>, jobs: Jobs) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, jobs: Jobs, intake: Intake) -> Self {
         Self {
             keys: Keys::new(Arc::clone(&engine)),
             engine,
             jobs,
+            intake,
             checks: Semaphore::new(CHECKS_MAX),
             started: Instant::now(),
         }
@@ -48,7 +53,12 @@ impl State {
 
     /// The metrics page.
     pub(super) fn metrics(&self) -> String {
-        metrics::text(&self.engine, &self.jobs, self.started.elapsed())
+        metrics::text(
+            &self.engine,
+            &self.jobs,
+            &self.intake,
+            self.started.elapsed(),
+        )
     }
 
     fn status(&self) -> GetStatusResponse {
@@ -73,8 +83,13 @@ impl State {
         }
     }
 
-    /// Takes a request; the job it is.
-    async fn submit(self: &Arc<Self>, message: SubmitProofRequest) -> Result<Arc<Job>, Status> {
+    /// Takes a request; the job it is. What the request holds is held until a new job
+    /// has ended, and given back at once where the job is known already.
+    async fn submit(
+        self: &Arc<Self>,
+        message: SubmitProofRequest,
+        held: Option<Held>,
+    ) -> Result<Arc<Job>, Status> {
         let request = request_of(message).map_err(|error| status::invalid(&error))?;
         let (request, content) = off_loop(move || {
             let content = Content::of(&request);
@@ -86,11 +101,14 @@ impl State {
             .jobs
             .claim(name, content, request.proof_kind, Instant::now())?;
         let job = match claimed {
-            Claim::Same(job) => job,
+            Claim::Same(job) => {
+                drop((request, held));
+                job
+            }
             Claim::New(job) => {
                 // On its own, so that it ends well if this client goes away.
                 let (state, mine) = (Arc::clone(self), Arc::clone(&job));
-                tokio::spawn(async move { state.admit(mine, request).await });
+                tokio::spawn(async move { state.admit(mine, request, held).await });
                 job
             }
         };
@@ -99,7 +117,7 @@ impl State {
     }
 
     /// Checks a request and hands it to the engine.
-    async fn admit(self: Arc<Self>, job: Arc<Job>, request: ProofRequest) {
+    async fn admit(self: Arc<Self>, job: Arc<Job>, request: ProofRequest, held: Option<Held>) {
         let urgent = request.priority >= Priority::High;
         let permit = if urgent {
             None
@@ -113,7 +131,7 @@ impl State {
         drop(permit);
         let started = checked
             .and_then(|checked| checked)
-            .and_then(|workload| self.start(&job, workload, priority));
+            .and_then(|workload| self.start(&job, workload, priority, held));
         if let Err(why) = started {
             self.jobs.refuse(&job, why);
         }
@@ -125,6 +143,7 @@ impl State {
         job: &Arc<Job>,
         workload: FilecoinWorkload,
         priority: Priority,
+        held: Option<Held>,
     ) -> Result<(), Status> {
         if job.is_cancelled() {
             return Err(status::draining());
@@ -149,14 +168,17 @@ impl State {
                     return;
                 }
                 let result = handle.wait();
+                // Whoever hears of the end finds room for the next request.
+                drop(held);
                 let ended = Instant::now();
                 let total = ended.saturating_duration_since(mine.accepted);
-                match &result {
-                    Ok(_) => tracing::info!(job = mine.id, label, ?total, "proof made"),
-                    Err(ProveError::Cancelled) => tracing::info!(job = mine.id, label, "given up"),
-                    Err(error) => tracing::warn!(job = mine.id, label, %error, "no proof"),
-                }
+                let error = result
+                    .as_ref()
+                    .err()
+                    .map(|error| escaped(&error.to_string()));
+                let was_cancelled = matches!(result, Err(ProveError::Cancelled));
                 let answer = answer::answer(&mine, handle.timeline(), result, total);
+                tell(&label, &answer, error.filter(|_| !was_cancelled));
                 state.jobs.finish(&mine, answer, ended);
             });
         if waits.is_err() {
@@ -196,6 +218,48 @@ fn check(engine: &Engine, request: &ProofRequest) -> Result<FilecoinWorkload, St
     Ok(workload)
 }
 
+/// One line of the log a job, with the names that answers have.
+fn tell(label: &str, answer: &AwaitProofResponse, error: Option<String>) {
+    let AwaitProofResponse {
+        job_id: job,
+        backend,
+        tier,
+        placement,
+        is_pinned,
+        retries,
+        queue_wait_ms,
+        srs_load_ms,
+        synthesis_ms,
+        gpu_compute_ms,
+        total_ms,
+        ..
+    } = answer;
+    match (error, answer.status()) {
+        (Some(error), _) => tracing::warn!(job, label, error, total_ms, "no proof"),
+        (None, End::Cancelled) => tracing::info!(job, label, total_ms, "given up"),
+        (None, _) => tracing::info!(
+            job,
+            label,
+            backend,
+            tier,
+            placement,
+            is_pinned,
+            retries,
+            queue_wait_ms,
+            srs_load_ms,
+            synthesis_ms,
+            gpu_compute_ms,
+            total_ms,
+            "proof made"
+        ),
+    }
+}
+
+/// What the gate counted for a call.
+fn held_by<T>(request: &Request<T>) -> Option<Held> {
+    request.extensions().get::<HeldByCall>()?.take()
+}
+
 /// Runs work that blocks or takes long on a thread for such work.
 async fn off_loop<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
@@ -216,7 +280,8 @@ impl ProvingEngine for Service {
         &self,
         request: Request<SubmitProofRequest>,
     ) -> Result<Response<SubmitProofResponse>, Status> {
-        let job = self.0.submit(request.into_inner()).await?;
+        let held = held_by(&request);
+        let job = self.0.submit(request.into_inner(), held).await?;
         Ok(Response::new(SubmitProofResponse {
             job_id: job.id.clone(),
             queue_position: whole(job.position),
@@ -237,9 +302,10 @@ impl ProvingEngine for Service {
         &self,
         request: Request<ProveRequest>,
     ) -> Result<Response<ProveResponse>, Status> {
+        let held = held_by(&request);
         let submit = request.into_inner().submit;
         let submit = submit.ok_or_else(|| Status::invalid_argument("submit: missing"))?;
-        let job = self.0.submit(submit).await?;
+        let job = self.0.submit(submit, held).await?;
         let result = self.0.await_job(&job, 0).await?;
         Ok(Response::new(ProveResponse {
             result: Some(result),

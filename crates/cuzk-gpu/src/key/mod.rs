@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bellperson::groth16::{PreparedVerifyingKey, VerifyingKey, prepare_verifying_key};
 use blstrs::{Bls12, G1Affine, G2Affine};
 
-pub use digest::file_digest;
+pub use digest::{file_digest, file_digest_with};
 pub use section::Section;
 pub use vk::{read_vk, write_vk};
 pub use writer::KeyWriter;
