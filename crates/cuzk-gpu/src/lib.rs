@@ -31,8 +31,11 @@
 mod backend;
 mod column;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod error;
 pub mod fixed_base;
+mod groth16;
 pub mod key;
 mod shape;
 mod verify;
@@ -40,6 +43,7 @@ mod verify;
 pub use backend::{Backend, Completion, Pending, PhaseTimes, ProveRequest, Proved, pending};
 pub use column::{CColumn, Column, ColumnLayout, Columns};
 pub use error::{BackendError, KeyError, PointFault};
+pub use groth16::Statement;
 pub use key::{Key, KeyChecks, KeyTier, KeyWriter, PointCheck, Section};
 pub use shape::{Bitmap, CircuitShape, CircuitSizes};
 pub use verify::verify;

@@ -1,0 +1,428 @@
+//! The backend and the thread that owns its device.
+
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use blstrs::Scalar;
+use cuzk_pinned::PinnedBacking;
+
+use super::device::{Device, DeviceMemory, MemoryUse};
+use super::plan::{Counts, Cutting, Workspace, align};
+use super::points::PointBytes;
+use super::prove::{Bench, COUNTERS_BYTES, Clock, Regions, prove, upload};
+use super::resident::{ResidentKey, ResidentShape, Staging};
+use crate::backend::{Backend, Completion, Pending, ProveRequest, Proved, pending};
+use crate::column::{CColumn, ColumnLayout, Columns};
+use crate::cpu::h::{CSource, Transforms};
+use crate::error::BackendError;
+use crate::groth16::{Statement, check};
+use crate::key::{Key, KeyTier};
+use crate::shape::{CircuitShape, CircuitSizes};
+
+/// How a CUDA backend works.
+#[derive(Clone, Copy, Debug)]
+pub struct CudaOptions {
+    /// Number of the device, as the driver counts those that are visible.
+    pub ordinal: usize,
+    /// Most bytes of device memory to hold; all of it if `None`.
+    pub memory_bytes_max: Option<u64>,
+    /// Proofs that may wait behind the one under way; one more is refused.
+    pub queue_len_max: usize,
+    /// Threads that read a key's points.
+    pub load_threads: NonZeroUsize,
+    /// Whether C is computed or taken from synthesis.
+    pub c_source: CSource,
+    /// How many transforms make the quotient polynomial.
+    pub transforms: Transforms,
+    /// Whether zeros and ones are taken out before a multiplication.
+    pub is_split: bool,
+    /// Bits of a multiplication's windows, 10 to 20; chosen by its size if `None`.
+    pub window_bits: Option<u32>,
+    /// Most entries that a multiplication takes at a time: a multiple of 32.
+    pub chunk_len_max: usize,
+}
+
+impl CudaOptions {
+    /// The least work and memory traffic on a device.
+    pub fn new(ordinal: usize, load_threads: NonZeroUsize, queue_len_max: usize) -> Self {
+        Self {
+            ordinal,
+            memory_bytes_max: None,
+            queue_len_max,
+            load_threads,
+            c_source: CSource::Product,
+            transforms: Transforms::Six,
+            is_split: true,
+            window_bits: None,
+            chunk_len_max: 1 << 24,
+        }
+    }
+}
+
+/// A proof to be made with points from any source.
+pub struct CudaJob {
+    /// The columns, in the backend's layout.
+    pub columns: Columns,
+    /// Public inputs, the constant one first.
+    pub inputs: Vec<Scalar>,
+    /// Sizes and densities of the circuit.
+    pub shape: Arc<CircuitShape>,
+    /// The proving key.
+    pub source: Arc<dyn PointBytes>,
+    /// Groth16's blinding scalars.
+    pub r: Scalar,
+    /// See `r`.
+    pub s: Scalar,
+}
+
+/// Groth16 on one CUDA device.
+pub struct CudaBackend {
+    options: CudaOptions,
+    name: String,
+    memory: Arc<MemoryUse>,
+    queue: Option<SyncSender<(CudaJob, Completion)>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl CudaBackend {
+    /// Opens the device on a thread of its own and launches a first kernel there.
+    /// `staging` are two page-locked buffers of the same length, through which keys
+    /// go to the device.
+    ///
+    /// # Errors
+    /// [`BackendError::Device`] with what is missing, and [`BackendError::Start`].
+    pub fn start(options: CudaOptions, staging: [PinnedBacking; 2]) -> Result<Self, BackendError> {
+        let memory = Arc::new(MemoryUse::default());
+        let (queue, jobs) = sync_channel(options.queue_len_max);
+        let (opened, answer) = sync_channel(1);
+        let counted = Arc::clone(&memory);
+        let thread = std::thread::Builder::new()
+            .name(format!("cuzk-cuda-{}", options.ordinal))
+            .spawn(move || match Owner::open(options, staging, counted) {
+                Ok(mut owner) => {
+                    let _ = opened.send(Ok(owner.device.name()));
+                    owner.run(&jobs);
+                }
+                Err(error) => {
+                    let _ = opened.send(Err(error));
+                }
+            })
+            .map_err(|error| BackendError::Start {
+                what: "the device's thread",
+                reason: error.to_string(),
+            })?;
+        let name = answer.recv().unwrap_or(Err(BackendError::Lost))?;
+        Ok(Self {
+            options,
+            name,
+            memory,
+            queue: Some(queue),
+            thread: Some(thread),
+        })
+    }
+
+    /// The driver's name for the device.
+    pub fn device_name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of device memory held now: keys, index lists, workspace.
+    pub fn device_bytes(&self) -> u64 {
+        self.memory.held_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Allocations on the device since the start.
+    pub fn device_allocations(&self) -> u64 {
+        self.memory.allocations.load(Ordering::Relaxed)
+    }
+
+    /// The columns of a circuit: two of one scalar a constraint (three if C comes
+    /// from synthesis), and the auxiliary assignment.
+    pub fn column_layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
+        layout(&self.options, sizes)
+    }
+
+    /// Starts a proof with points from any source and returns at once.
+    pub fn submit_job(&self, job: CudaJob) -> Pending {
+        let (completion, pending) = pending();
+        let queue = self.queue.as_ref().expect("the queue lives until the drop");
+        let (refused, error) = match queue.try_send((job, completion)) {
+            Ok(()) => return pending,
+            Err(TrySendError::Full(refused)) => (
+                refused,
+                BackendError::QueueFull {
+                    limit: self.options.queue_len_max,
+                },
+            ),
+            Err(TrySendError::Disconnected(refused)) => (refused, BackendError::Lost),
+        };
+        let (job, completion) = refused;
+        completion.columns_read(job.columns);
+        completion.done(Err(error));
+        pending
+    }
+}
+
+fn layout(options: &CudaOptions, sizes: &CircuitSizes) -> ColumnLayout {
+    ColumnLayout {
+        rows: sizes.constraints,
+        aux: sizes.aux,
+        c: match options.c_source {
+            CSource::Product => CColumn::Absent,
+            CSource::Synthesised => CColumn::Synthesised,
+        },
+    }
+}
+
+impl Drop for CudaBackend {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(thread) = self.thread.take() {
+            // The thread catches its panics, and a drop has nobody to report to.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Backend for CudaBackend {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn c_column(&self) -> CColumn {
+        match self.options.c_source {
+            CSource::Product => CColumn::Absent,
+            CSource::Synthesised => CColumn::Synthesised,
+        }
+    }
+
+    fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
+        self.column_layout(sizes)
+    }
+
+    fn work_bytes(&self, _: &CircuitSizes, _: &Key, _: KeyTier) -> u64 {
+        // Everything is on the device; what a proof takes here are its rows.
+        1 << 20
+    }
+
+    fn submit(&self, request: ProveRequest) -> Pending {
+        self.submit_job(CudaJob {
+            columns: request.columns,
+            inputs: request.inputs,
+            shape: request.shape,
+            source: request.key,
+            r: request.r,
+            s: request.s,
+        })
+    }
+}
+
+/// The device and everything on it, on the device's thread. Fields are dropped in
+/// this order: what lies on the device before the device.
+struct Owner {
+    options: CudaOptions,
+    workspace: Option<(DeviceMemory, Workspace)>,
+    keys: Vec<ResidentKey>,
+    shapes: Vec<ResidentShape>,
+    staging: Staging,
+    clock: Clock,
+    device: Device,
+}
+
+impl Owner {
+    fn open(
+        options: CudaOptions,
+        staging: [PinnedBacking; 2],
+        memory: Arc<MemoryUse>,
+    ) -> Result<Self, BackendError> {
+        let device = Device::open(options.ordinal, options.memory_bytes_max, memory)?;
+        let staging = Staging::new(&device, staging, options.load_threads)?;
+        let clock = Clock::new(&device)?;
+        Ok(Self {
+            options,
+            workspace: None,
+            keys: Vec::new(),
+            shapes: Vec::new(),
+            staging,
+            clock,
+            device,
+        })
+    }
+
+    fn run(&mut self, jobs: &Receiver<(CudaJob, Completion)>) {
+        for (job, completion) in jobs {
+            let CudaJob {
+                columns,
+                inputs,
+                shape,
+                source,
+                r,
+                s,
+            } = job;
+            let mut columns = Some(columns);
+            // What is on the device after a panic is written anew by the next proof.
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                let statement = Statement {
+                    inputs: &inputs,
+                    shape: &shape,
+                    r,
+                    s,
+                };
+                self.carry_out(&mut columns, &statement, &shape, &source, &completion)
+            }))
+            .unwrap_or_else(|_| Err(BackendError::Panic("on the device's thread".to_owned())));
+            // Whoever hears of the end may drop the key, if nobody uses it.
+            drop((source, shape));
+            if let Some(columns) = columns {
+                completion.columns_read(columns);
+            }
+            completion.done(result);
+        }
+    }
+
+    fn cutting(&self) -> Cutting {
+        Cutting {
+            chunk_max: self.options.chunk_len_max,
+            window_bits: self.options.window_bits,
+            processors: self.device.processors(),
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        columns: &mut Option<Columns>,
+        statement: &Statement<'_>,
+        shape: &Arc<CircuitShape>,
+        source: &Arc<dyn PointBytes>,
+        completion: &Completion,
+    ) -> Result<Proved, BackendError> {
+        let sizes = &shape.sizes;
+        let layout = layout(&self.options, sizes);
+        let read = columns.as_ref().expect("the columns of a new job");
+        check(read, &layout, statement, |section| source.count(section))?;
+        let counts = Counts::of(shape);
+        self.make_room(source, shape, &counts)?;
+        let key = self.key(source)?;
+        let list = self.shape(shape)?;
+
+        let (memory, workspace) = self.workspace.as_ref().expect("made above");
+        let regions = regions(memory, workspace);
+        let bench = Bench {
+            device: &self.device,
+            regions: &regions,
+            cutting: self.cutting(),
+            clock: &self.clock,
+            c_source: self.options.c_source,
+            transforms: self.options.transforms,
+            is_split: self.options.is_split,
+        };
+        upload(&bench, read, statement.inputs, sizes)?;
+        completion.columns_read(columns.take().expect("the columns of a new job"));
+        let proved = prove(
+            &bench,
+            statement,
+            source.vk(),
+            &self.keys[key],
+            &self.shapes[list],
+        );
+        if proved.is_err() {
+            // The next proof writes where this one may still work.
+            let _ = self.device.wait(super::device::Lane::Compute);
+        }
+        proved
+    }
+
+    /// Gets a workspace for the circuit and drops what nobody uses, or uses least,
+    /// until key and lists have room.
+    fn make_room(
+        &mut self,
+        source: &Arc<dyn PointBytes>,
+        shape: &Arc<CircuitShape>,
+        counts: &Counts,
+    ) -> Result<(), BackendError> {
+        self.keys.retain(ResidentKey::is_alive);
+        self.shapes.retain(ResidentShape::is_alive);
+        let wanted = Workspace::of(&shape.sizes, counts, &self.cutting());
+        let held = self
+            .workspace
+            .as_ref()
+            .map(|(_, held)| *held)
+            .unwrap_or_default();
+        let union = wanted.union(&held);
+        let mut needed = 0;
+        if union != held || self.workspace.is_none() {
+            // Freed first: nobody needs both.
+            self.workspace = None;
+            needed += union.total() + align(COUNTERS_BYTES);
+        }
+        if !self.keys.iter().any(|key| key.is(source)) {
+            needed += ResidentKey::bytes(&**source);
+        }
+        if !self.shapes.iter().any(|held| held.is(shape)) {
+            needed += ResidentShape::bytes(counts);
+        }
+        // The most recently used stand last.
+        while needed > self.device.room_bytes() {
+            if let Some(at) = self.keys.iter().position(|key| !key.is(source)) {
+                self.keys.remove(at);
+            } else if let Some(at) = self.shapes.iter().position(|held| !held.is(shape)) {
+                self.shapes.remove(at);
+            } else {
+                return Err(BackendError::DeviceMemory {
+                    what: "a proof and its key",
+                    asked: needed,
+                    free: self.device.room_bytes(),
+                    limit: self.device.limit_bytes(),
+                });
+            }
+        }
+        if self.workspace.is_none() {
+            let bytes = union.total() + align(COUNTERS_BYTES);
+            let memory = self.device.allocate("the workspace of a proof", bytes)?;
+            self.workspace = Some((memory, union));
+        }
+        Ok(())
+    }
+
+    /// Where the key stands among those on the device, loaded if it was not there.
+    fn key(&mut self, source: &Arc<dyn PointBytes>) -> Result<usize, BackendError> {
+        let found = self.keys.iter().position(|key| key.is(source));
+        let key = match found {
+            Some(at) => self.keys.remove(at),
+            None => ResidentKey::load(&self.device, &mut self.staging, source)?,
+        };
+        self.keys.push(key);
+        Ok(self.keys.len() - 1)
+    }
+
+    /// Where the circuit's lists stand, made if they were not there.
+    fn shape(&mut self, shape: &Arc<CircuitShape>) -> Result<usize, BackendError> {
+        let found = self.shapes.iter().position(|held| held.is(shape));
+        let held = match found {
+            Some(at) => self.shapes.remove(at),
+            None => ResidentShape::load(&self.device, shape)?,
+        };
+        self.shapes.push(held);
+        Ok(self.shapes.len() - 1)
+    }
+}
+
+fn regions(memory: &DeviceMemory, workspace: &Workspace) -> Regions {
+    let mut at = 0;
+    let mut take = |bytes: u64| {
+        let region = memory.region().part(at, bytes);
+        at += align(bytes);
+        region
+    };
+    Regions {
+        a: take(workspace.a),
+        scratch: take(workspace.scratch),
+        assignment: take(workspace.assignment),
+        rows: take(workspace.rows),
+        counters: take(COUNTERS_BYTES),
+    }
+}

@@ -1,0 +1,498 @@
+//! One proof on the device.
+
+use blstrs::{G1Projective, G2Projective, Scalar};
+
+use super::border::{self, RawScalar, call};
+use super::device::{Device, Event, Lane, Region};
+use super::plan::{
+    Counts, Cut, Cutting, QUERIES, SCALAR_BYTES, align, partials_bytes, point_bytes, row_bytes,
+};
+use super::resident::{ResidentKey, ResidentShape};
+use super::rows::{RowPoint, combine};
+use crate::backend::{PhaseTimes, Proved};
+use crate::column::{Column, Columns};
+use crate::cpu::h::{CSource, Transforms};
+use crate::cpu::ntt::Domain;
+use crate::error::BackendError;
+use crate::groth16::{Statement, Sums, assemble, mismatch};
+use crate::key::Section;
+use crate::shape::CircuitSizes;
+
+/// Bytes of the counters of a split, in a region of their own.
+pub(super) const COUNTERS_BYTES: u64 = 3 * 4;
+
+/// Where a proof works on the device.
+pub(super) struct Regions {
+    pub(super) a: Region,
+    pub(super) scratch: Region,
+    pub(super) assignment: Region,
+    pub(super) rows: Region,
+    pub(super) counters: Region,
+}
+
+/// What a proof is made with.
+pub(super) struct Bench<'a> {
+    pub(super) device: &'a Device,
+    pub(super) regions: &'a Regions,
+    pub(super) cutting: Cutting,
+    pub(super) clock: &'a Clock,
+    pub(super) c_source: CSource,
+    pub(super) transforms: Transforms,
+    /// Whether zeros and ones are taken out before a multiplication.
+    pub(super) is_split: bool,
+}
+
+/// Events between the phases of a proof.
+pub(super) struct Clock(Vec<Event>);
+
+/// What ends at each event of the clock but the first.
+const PHASES: [&str; 7] = [
+    "upload", "ntt", "msm_h", "msm_l", "msm_a", "msm_b_g1", "msm_b_g2",
+];
+
+impl Clock {
+    pub(super) fn new(device: &Device) -> Result<Self, BackendError> {
+        let events = (0..=PHASES.len()).map(|_| device.event());
+        Ok(Self(events.collect::<Result<_, _>>()?))
+    }
+
+    fn times(&self) -> Result<PhaseTimes, BackendError> {
+        let times = PHASES.iter().zip(self.0.windows(2));
+        let times = times.map(|(&name, pair)| Ok((name, pair[1].since_ms(&pair[0])?)));
+        Ok(PhaseTimes(times.collect::<Result<_, BackendError>>()?))
+    }
+}
+
+/// Copies the columns to the device; they may be written again when this returns.
+pub(super) fn upload(
+    bench: &Bench<'_>,
+    columns: &Columns,
+    inputs: &[Scalar],
+    sizes: &CircuitSizes,
+) -> Result<(), BackendError> {
+    let device = bench.device;
+    device.record(Lane::Upload, &bench.clock.0[0])?;
+    let queued = queue_upload(bench, columns, inputs, sizes);
+    // Whatever failed, nothing is read from the columns after this.
+    let waited = device
+        .record(Lane::Upload, &bench.clock.0[1])
+        .and_then(|()| bench.clock.0[1].wait());
+    queued.and(waited)?;
+    device.follow(Lane::Compute, &bench.clock.0[1])
+}
+
+fn queue_upload(
+    bench: &Bench<'_>,
+    columns: &Columns,
+    inputs: &[Scalar],
+    sizes: &CircuitSizes,
+) -> Result<(), BackendError> {
+    let device = bench.device;
+    let regions = bench.regions;
+    let column = sizes.domain() as u64 * SCALAR_BYTES;
+    let copy = |to: Region, from: &[Scalar]| {
+        // SAFETY: `upload` waits for the lane before its borrows end.
+        unsafe { device.copy_in(Lane::Upload, to, from) }
+    };
+    let padded = |to: Region, from: &Column| {
+        copy(to, from.scalars())?;
+        let used = from.len() as u64 * SCALAR_BYTES;
+        device.fill(Lane::Upload, to.part(used, column - used), 0)
+    };
+    padded(regions.a.part(0, column), &columns.a)?;
+    padded(regions.scratch.part(0, column), &columns.b)?;
+    if let Some(c) = &columns.c {
+        padded(regions.scratch.part(align(column), column), c)?;
+    }
+    let used = inputs.len() as u64 * SCALAR_BYTES;
+    copy(regions.assignment, inputs)?;
+    let aux = sizes.aux as u64 * SCALAR_BYTES;
+    copy(regions.assignment.part(used, aux), columns.aux.scalars())
+}
+
+/// Proves what [`upload`] brought.
+pub(super) fn prove(
+    bench: &Bench<'_>,
+    statement: &Statement<'_>,
+    vk: &bellperson::groth16::VerifyingKey<blstrs::Bls12>,
+    key: &ResidentKey,
+    shape: &ResidentShape,
+) -> Result<Proved, BackendError> {
+    let device = bench.device;
+    let counts = Counts::of(statement.shape);
+    let sizes = &statement.shape.sizes;
+    quotient(bench, sizes)?;
+    device.record(Lane::Compute, &bench.clock.0[2])?;
+
+    let mut made = Vec::with_capacity(QUERIES.len());
+    let share = bench.regions.rows.bytes() / QUERIES.len() as u64 / 256 * 256;
+    for (at, section) in QUERIES.into_iter().enumerate() {
+        let query = Query {
+            section,
+            count: counts.of_section(section),
+            points: key.points(section),
+            index: shape.index(section),
+            rows: bench.regions.rows.part(at as u64 * share, share),
+        };
+        let sum = match section {
+            Section::H => query.whole(bench, bench.regions.a, bench.regions.scratch)?,
+            _ => query.sum(bench, sizes)?,
+        };
+        made.push(sum);
+        device.record(Lane::Compute, &bench.clock.0[3 + at])?;
+    }
+    let [h, l, a, b_g1] = [0, 1, 2, 3].map(|at| made[at].total::<G1Projective>(device));
+    let sums = Sums {
+        h: h?,
+        l: l?,
+        a: a?,
+        b_g1: b_g1?,
+        b_g2: made[4].total::<G2Projective>(device)?,
+    };
+    Ok(Proved {
+        proof: assemble(vk, &sums, statement.r, statement.s),
+        phases: bench.clock.times()?,
+    })
+}
+
+/// Queues the transforms: evaluations of A and B (and C) in, coefficients of h out.
+fn quotient(bench: &Bench<'_>, sizes: &CircuitSizes) -> Result<(), BackendError> {
+    let len = sizes.domain();
+    let domain = Domain::new(len).ok_or(mismatch(
+        "constraints beyond the largest domain",
+        sizes.constraints,
+        1 << 32,
+    ))?;
+    if len == 1 {
+        // Nothing to divide: h has no coefficient that is used.
+        return Ok(());
+    }
+    let column = len as u64 * SCALAR_BYTES;
+    let b = bench.regions.scratch.part(0, column);
+    let c = bench.regions.scratch.part(align(column), column);
+    let vanishing_inverse = raw_scalar(&domain.vanishing_inverse());
+    let transforms = match bench.transforms {
+        Transforms::Six => 6,
+        Transforms::Seven => 7,
+    };
+    call("the quotient polynomial", |message| {
+        // SAFETY: three regions of `len` scalars, written by the upload that the
+        // compute lane follows.
+        unsafe {
+            border::cuzk_quotient(
+                bench.device.raw(),
+                bench.regions.a.address(),
+                b.address(),
+                c.address(),
+                len.ilog2(),
+                u32::from(bench.c_source == CSource::Synthesised),
+                transforms,
+                &vanishing_inverse,
+                message,
+            )
+        }
+    })
+}
+
+fn raw_scalar(scalar: &Scalar) -> RawScalar {
+    // SAFETY: a scalar is four 64-bit limbs in memory, of the size of the words
+    // (asserted beside the border).
+    RawScalar {
+        words: unsafe { std::mem::transmute::<Scalar, [u32; 8]>(*scalar) },
+    }
+}
+
+/// A query to be summed.
+struct Query {
+    section: Section,
+    count: usize,
+    points: Region,
+    index: Option<Region>,
+    rows: Region,
+}
+
+/// Rows on the device that make a sum.
+struct Made {
+    /// The sum of ones, if there were any.
+    ones: Option<Region>,
+    /// The rows of a multiplication, if there was one.
+    rest: Option<(Region, Cut)>,
+}
+
+impl Made {
+    /// Fetches the rows and adds them up.
+    fn total<P: RowPoint>(&self, device: &Device) -> Result<P, BackendError> {
+        let mut sum = P::identity();
+        if let Some(region) = self.ones {
+            let mut row = vec![0u64; P::WORDS];
+            device.copy_out(Lane::Compute, &mut row, region)?;
+            sum += P::from_row(&row);
+        }
+        if let Some((region, cut)) = &self.rest {
+            let mut rows = vec![0u64; cut.chunks() * cut.windows() * P::WORDS];
+            device.copy_out(Lane::Compute, &mut rows, *region)?;
+            sum += combine::<P>(&rows, cut.windows(), cut.window_bits);
+        }
+        Ok(sum)
+    }
+}
+
+/// Cuts regions off the front of a larger one.
+struct Bump(Region);
+
+impl Bump {
+    fn take(&mut self, bytes: u64) -> Region {
+        let taken = self.0.part(0, bytes);
+        let used = align(bytes).min(self.0.bytes());
+        self.0 = self.0.part(used, self.0.bytes() - used);
+        taken
+    }
+}
+
+impl Query {
+    /// Multiplies every point by its scalar.
+    fn whole(
+        &self,
+        bench: &Bench<'_>,
+        scalars: Region,
+        work: Region,
+    ) -> Result<Made, BackendError> {
+        if self.count == 0 {
+            return Ok(Made {
+                ones: None,
+                rest: None,
+            });
+        }
+        let cut = bench.cutting.cut(self.count);
+        let rows = self
+            .rows
+            .part(align(row_bytes(self.section)), cut.rows_bytes(self.section));
+        self.multiply(bench, cut, self.points, scalars, work, rows)?;
+        Ok(Made {
+            ones: None,
+            rest: Some((rows, cut)),
+        })
+    }
+
+    /// The sum of a query over the assignment.
+    fn sum(&self, bench: &Bench<'_>, sizes: &CircuitSizes) -> Result<Made, BackendError> {
+        if self.count == 0 {
+            return Ok(Made {
+                ones: None,
+                rest: None,
+            });
+        }
+        let mut scratch = Bump(bench.regions.scratch);
+        let scalars = match self.index {
+            // Entries are the auxiliary variables in their order.
+            None => bench.regions.assignment.part(
+                sizes.inputs as u64 * SCALAR_BYTES,
+                sizes.aux as u64 * SCALAR_BYTES,
+            ),
+            Some(_) => bench
+                .regions
+                .assignment
+                .part(0, (sizes.inputs + sizes.aux) as u64 * SCALAR_BYTES),
+        };
+        let list_bytes = self.count as u64 * 4;
+        let (ones, rest) = (scratch.take(list_bytes), scratch.take(list_bytes));
+        let found = self.split(bench, scalars, ones, rest)?;
+        let gathered_max = Cutting::gathered_max(self.count);
+        if !bench.is_split || found.rest as usize > gathered_max {
+            let scalars = match self.index {
+                None => scalars,
+                Some(_) => {
+                    let gathered = scratch.take(self.count as u64 * SCALAR_BYTES);
+                    self.gather_scalars(bench, scalars, None, self.count, gathered)?;
+                    gathered
+                }
+            };
+            return self.whole(bench, scalars, scratch.0);
+        }
+        let mut made = Made {
+            ones: None,
+            rest: None,
+        };
+        if found.ones != 0 {
+            let row = self.rows.part(0, row_bytes(self.section));
+            self.add_ones(bench, ones, scratch.0, row)?;
+            made.ones = Some(row);
+        }
+        if found.rest != 0 {
+            let count = found.rest as usize;
+            let cut = bench.cutting.cut(count);
+            let gathered = scratch.take(count as u64 * SCALAR_BYTES);
+            self.gather_scalars(bench, scalars, Some(rest), count, gathered)?;
+            let points = scratch.take(count as u64 * point_bytes(self.section));
+            self.gather_points(bench, rest, count, points)?;
+            let rows = self
+                .rows
+                .part(align(row_bytes(self.section)), cut.rows_bytes(self.section));
+            self.multiply(bench, cut, points, gathered, scratch.0, rows)?;
+            made.rest = Some((rows, cut));
+        }
+        Ok(made)
+    }
+
+    fn multiply(
+        &self,
+        bench: &Bench<'_>,
+        cut: Cut,
+        points: Region,
+        scalars: Region,
+        work: Region,
+        rows: Region,
+    ) -> Result<(), BackendError> {
+        assert!(points.bytes() >= cut.count as u64 * point_bytes(self.section));
+        assert!(scalars.bytes() >= cut.count as u64 * SCALAR_BYTES);
+        let function = match self.section {
+            Section::BG2 => border::cuzk_msm_g2,
+            _ => border::cuzk_msm_g1,
+        };
+        call("a multi-scalar multiplication", |message| {
+            // SAFETY: points and scalars hold `count` each (asserted); the function
+            // compares the lengths of the other two with what it needs.
+            unsafe {
+                function(
+                    bench.device.raw(),
+                    points.address(),
+                    scalars.address(),
+                    cut.count,
+                    cut.chunk,
+                    cut.window_bits,
+                    work.address(),
+                    work.bytes() as usize,
+                    rows.address(),
+                    rows.bytes() as usize,
+                    message,
+                )
+            }
+        })
+    }
+
+    /// Sorts the entries and waits for their numbers.
+    fn split(
+        &self,
+        bench: &Bench<'_>,
+        scalars: Region,
+        ones: Region,
+        rest: Region,
+    ) -> Result<Found, BackendError> {
+        let counters = bench.regions.counters;
+        call("splitting scalars", |message| {
+            // SAFETY: the lists have room for every entry, the counters for three
+            // words, and the function checks each index against the scalars.
+            unsafe {
+                border::cuzk_split(
+                    bench.device.raw(),
+                    scalars.address(),
+                    (scalars.bytes() / SCALAR_BYTES) as usize,
+                    self.index
+                        .map_or(std::ptr::null_mut(), |index| index.address()),
+                    self.count,
+                    ones.address(),
+                    rest.address(),
+                    counters.address(),
+                    message,
+                )
+            }
+        })?;
+        let mut found = [0u32; 3];
+        bench.device.copy_out(Lane::Compute, &mut found, counters)?;
+        let [ones, rest, wrong] = found;
+        if wrong != 0 {
+            return Err(BackendError::Unreduced {
+                what: "the assignment",
+                count: wrong,
+            });
+        }
+        Ok(Found { ones, rest })
+    }
+
+    fn gather_scalars(
+        &self,
+        bench: &Bench<'_>,
+        scalars: Region,
+        entries: Option<Region>,
+        count: usize,
+        out: Region,
+    ) -> Result<(), BackendError> {
+        let address = |region: Option<Region>| region.map_or(std::ptr::null_mut(), |r| r.address());
+        call("gathering scalars", |message| {
+            // SAFETY: entries were made by `split` from indices it checked; `out`
+            // has room for `count` scalars.
+            unsafe {
+                border::cuzk_gather_scalars(
+                    bench.device.raw(),
+                    scalars.address(),
+                    address(self.index),
+                    address(entries),
+                    count,
+                    out.address(),
+                    message,
+                )
+            }
+        })
+    }
+
+    fn gather_points(
+        &self,
+        bench: &Bench<'_>,
+        entries: Region,
+        count: usize,
+        out: Region,
+    ) -> Result<(), BackendError> {
+        call("gathering points", |message| {
+            // SAFETY: entries are below the query's number of points; `out` has
+            // room for `count` points.
+            unsafe {
+                border::cuzk_gather_points(
+                    bench.device.raw(),
+                    self.points.address(),
+                    point_bytes(self.section) as usize,
+                    entries.address(),
+                    count,
+                    out.address(),
+                    message,
+                )
+            }
+        })
+    }
+
+    fn add_ones(
+        &self,
+        bench: &Bench<'_>,
+        ones: Region,
+        work: Region,
+        row: Region,
+    ) -> Result<(), BackendError> {
+        let work = work.part(0, partials_bytes(self.section, bench.device.processors()));
+        let function = match self.section {
+            Section::BG2 => border::cuzk_sum_g2,
+            _ => border::cuzk_sum_g1,
+        };
+        call("adding points", |message| {
+            // SAFETY: the first counter is the number of ones, each below the
+            // query's number of points.
+            unsafe {
+                function(
+                    bench.device.raw(),
+                    self.points.address(),
+                    ones.address(),
+                    bench.regions.counters.address(),
+                    work.address(),
+                    work.bytes() as usize,
+                    row.address(),
+                    message,
+                )
+            }
+        })
+    }
+}
+
+/// How many entries of a query are one, and how many neither zero nor one.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    ones: u32,
+    rest: u32,
+}
