@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod cuda;
 mod tidy;
 mod workspace;
 
@@ -26,6 +27,8 @@ struct Arguments {
 enum Command {
     /// Run the whole gate, or some of its steps.
     Ci(ci::Arguments),
+    /// Install the CUDA toolkit, and build with it.
+    Cuda(cuda::Arguments),
     /// Check the rules of the house that no compiler checks.
     Tidy,
 }
@@ -46,6 +49,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let workspace = Workspace::find()?;
     match &arguments.command {
         Command::Ci(arguments) => ci::run(&workspace, arguments),
+        Command::Cuda(arguments) => cuda::run(&workspace, arguments),
         Command::Tidy => tidy::run(&workspace),
     }
 }

@@ -30,129 +30,55 @@ const _: () = assert!(size_of::<blstrs::G2Affine>() == 192);
 /// An address on the device, which the host never reads.
 pub(super) type Address = *mut c_void;
 
-unsafe extern "C" {
-    pub(super) fn cuzk_device_open(
-        ordinal: i32,
-        device: *mut *mut RawDevice,
-        stream: *mut *mut c_void,
-        processors: *mut u32,
-        message: Message,
-    ) -> i32;
-    pub(super) fn cuzk_device_close(device: *mut RawDevice, message: Message) -> i32;
-    pub(super) fn cuzk_transform(
-        device: *mut RawDevice,
-        scalars: Address,
-        log_len: u32,
-        direction: u32,
-        coset: u32,
-        message: Message,
-    ) -> i32;
-    pub(super) fn cuzk_quotient(
-        device: *mut RawDevice,
-        a: Address,
-        b: Address,
-        c: Address,
-        log_len: u32,
-        c_given: u32,
-        transforms: u32,
-        vanishing_inverse: *const RawScalar,
-        message: Message,
-    ) -> i32;
-    pub(super) fn cuzk_split(
-        device: *mut RawDevice,
-        scalars: Address,
-        scalars_len: usize,
-        index: Address,
-        count: usize,
-        ones: Address,
-        rest: Address,
-        counts: Address,
-        message: Message,
-    ) -> i32;
-    pub(super) fn cuzk_gather_scalars(
-        device: *mut RawDevice,
-        scalars: Address,
-        index: Address,
-        entries: Address,
-        count: usize,
-        out: Address,
-        message: Message,
-    ) -> i32;
-    pub(super) fn cuzk_gather_points(
-        device: *mut RawDevice,
-        points: Address,
-        point_bytes: usize,
-        entries: Address,
-        count: usize,
-        out: Address,
-        message: Message,
-    ) -> i32;
-    pub(super) fn cuzk_decode_g1(
-        device: *mut RawDevice,
-        stream: *mut c_void,
-        bytes: Address,
-        count: usize,
-        first_index: u64,
-        points: Address,
-        fault: Address,
-        message: Message,
-    ) -> i32;
-    pub(super) fn cuzk_decode_g2(
-        device: *mut RawDevice,
-        stream: *mut c_void,
-        bytes: Address,
-        count: usize,
-        first_index: u64,
-        points: Address,
-        fault: Address,
-        message: Message,
-    ) -> i32;
-    pub(super) fn cuzk_msm_g1(
-        device: *mut RawDevice,
-        points: Address,
-        scalars: Address,
-        count: usize,
-        chunk: usize,
-        window_bits: u32,
-        work: Address,
-        work_len: usize,
-        rows: Address,
-        rows_len: usize,
-        message: Message,
-    ) -> i32;
-    pub(super) fn cuzk_msm_g2(
-        device: *mut RawDevice,
-        points: Address,
-        scalars: Address,
-        count: usize,
-        chunk: usize,
-        window_bits: u32,
-        work: Address,
-        work_len: usize,
-        rows: Address,
-        rows_len: usize,
-        message: Message,
-    ) -> i32;
-    pub(super) fn cuzk_sum_g1(
-        device: *mut RawDevice,
-        points: Address,
-        entries: Address,
-        count: Address,
-        work: Address,
-        work_len: usize,
-        row: Address,
-        message: Message,
-    ) -> i32;
-    pub(super) fn cuzk_sum_g2(
-        device: *mut RawDevice,
-        points: Address,
-        entries: Address,
-        count: Address,
-        work: Address,
-        work_len: usize,
-        row: Address,
-        message: Message,
-    ) -> i32;
+/// Declares the functions, or defines them as ones that only fail where this build
+/// has no device code.
+macro_rules! border {
+    ($(fn $name:ident($($argument:ident: $kind:ty),* $(,)?);)*) => {
+        #[cfg(not(cuzk_cuda_stubs))]
+        unsafe extern "C" {
+            $(pub(super) fn $name($($argument: $kind,)* message: Message) -> i32;)*
+        }
+
+        $(
+            #[cfg(cuzk_cuda_stubs)]
+            pub(super) unsafe extern "C" fn $name($($argument: $kind,)* message: Message) -> i32 {
+                $(let _ = $argument;)*
+                message.tell(c"this build has no device code");
+                NO_DEVICE_CODE
+            }
+        )*
+    };
+}
+
+border! {
+    fn cuzk_device_open(ordinal: i32, device: *mut *mut RawDevice, stream: *mut *mut c_void, processors: *mut u32);
+    fn cuzk_device_close(device: *mut RawDevice);
+    fn cuzk_transform(device: *mut RawDevice, scalars: Address, log_len: u32, direction: u32, coset: u32);
+    fn cuzk_quotient(device: *mut RawDevice, a: Address, b: Address, c: Address, log_len: u32, c_given: u32, transforms: u32, vanishing_inverse: *const RawScalar);
+    fn cuzk_split(device: *mut RawDevice, scalars: Address, scalars_len: usize, index: Address, count: usize, ones: Address, rest: Address, counts: Address);
+    fn cuzk_gather_scalars(device: *mut RawDevice, scalars: Address, index: Address, entries: Address, count: usize, out: Address);
+    fn cuzk_gather_points(device: *mut RawDevice, points: Address, point_bytes: usize, entries: Address, count: usize, out: Address);
+    fn cuzk_decode_g1(device: *mut RawDevice, stream: *mut c_void, bytes: Address, count: usize, first_index: u64, points: Address, fault: Address);
+    fn cuzk_decode_g2(device: *mut RawDevice, stream: *mut c_void, bytes: Address, count: usize, first_index: u64, points: Address, fault: Address);
+    fn cuzk_msm_g1(device: *mut RawDevice, points: Address, scalars: Address, count: usize, chunk: usize, window_bits: u32, work: Address, work_len: usize, rows: Address, rows_len: usize);
+    fn cuzk_msm_g2(device: *mut RawDevice, points: Address, scalars: Address, count: usize, chunk: usize, window_bits: u32, work: Address, work_len: usize, rows: Address, rows_len: usize);
+    fn cuzk_sum_g1(device: *mut RawDevice, points: Address, entries: Address, count: Address, work: Address, work_len: usize, row: Address);
+    fn cuzk_sum_g2(device: *mut RawDevice, points: Address, entries: Address, count: Address, work: Address, work_len: usize, row: Address);
+}
+
+/// What every function returns where there is no device code.
+#[cfg(cuzk_cuda_stubs)]
+const NO_DEVICE_CODE: i32 = -3;
+
+#[cfg(cuzk_cuda_stubs)]
+impl Message {
+    fn tell(&self, text: &CStr) {
+        let bytes = text.to_bytes_with_nul();
+        if bytes.len() <= self.len {
+            // SAFETY: `call` made the message over a live buffer of `len` bytes.
+            unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), self.text, bytes.len()) };
+        }
+    }
 }
 
 /// Bytes of a message; longer ones are cut.

@@ -23,5 +23,8 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
+// Its list of devices is linked only if the crate is named.
+use sppark as _;
+
 pub use backend::{CudaBackend, CudaJob, CudaOptions};
 pub use points::{Encoding, PointBytes};
