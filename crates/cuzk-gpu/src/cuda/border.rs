@@ -33,14 +33,15 @@ pub(super) type Address = *mut c_void;
 /// Declares the functions, or defines them as ones that only fail where this build
 /// has no device code.
 macro_rules! border {
-    ($(fn $name:ident($($argument:ident: $kind:ty),* $(,)?);)*) => {
+    ($($(#[$attribute:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?);)*) => {
         #[cfg(not(cuzk_cuda_stubs))]
         unsafe extern "C" {
-            $(pub(super) fn $name($($argument: $kind,)* message: Message) -> i32;)*
+            $($(#[$attribute])* pub(super) fn $name($($argument: $kind,)* message: Message) -> i32;)*
         }
 
         $(
             #[cfg(cuzk_cuda_stubs)]
+            $(#[$attribute])*
             pub(super) unsafe extern "C" fn $name($($argument: $kind,)* message: Message) -> i32 {
                 $(let _ = $argument;)*
                 message.tell(c"this build has no device code");
@@ -53,6 +54,7 @@ macro_rules! border {
 border! {
     fn cuzk_device_open(ordinal: i32, device: *mut *mut RawDevice, stream: *mut *mut c_void, processors: *mut u32);
     fn cuzk_device_close(device: *mut RawDevice);
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests compare it with its definition"))]
     fn cuzk_transform(device: *mut RawDevice, scalars: Address, log_len: u32, direction: u32, coset: u32);
     fn cuzk_quotient(device: *mut RawDevice, a: Address, b: Address, c: Address, log_len: u32, c_given: u32, transforms: u32, vanishing_inverse: *const RawScalar);
     fn cuzk_split(device: *mut RawDevice, scalars: Address, scalars_len: usize, index: Address, count: usize, ones: Address, rest: Address, counts: Address);

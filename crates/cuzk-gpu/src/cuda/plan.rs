@@ -123,7 +123,7 @@ impl Cutting {
     }
 
     /// Bytes of scratch that the sum of a query takes.
-    fn query_bytes(&self, section: Section, count: usize, is_indexed: bool) -> u64 {
+    pub(super) fn query_bytes(&self, section: Section, count: usize, is_indexed: bool) -> u64 {
         let lists = 2 * align(count as u64 * 4);
         let gathered = Self::gathered_max(count);
         let split = align(gathered as u64 * SCALAR_BYTES)

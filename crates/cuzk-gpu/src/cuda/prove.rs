@@ -203,16 +203,16 @@ fn raw_scalar(scalar: &Scalar) -> RawScalar {
 }
 
 /// A query to be summed.
-struct Query {
-    section: Section,
-    count: usize,
-    points: Region,
-    index: Option<Region>,
-    rows: Region,
+pub(super) struct Query {
+    pub(super) section: Section,
+    pub(super) count: usize,
+    pub(super) points: Region,
+    pub(super) index: Option<Region>,
+    pub(super) rows: Region,
 }
 
 /// Rows on the device that make a sum.
-struct Made {
+pub(super) struct Made {
     /// The sum of ones, if there were any.
     ones: Option<Region>,
     /// The rows of a multiplication, if there was one.
@@ -221,7 +221,7 @@ struct Made {
 
 impl Made {
     /// Fetches the rows and adds them up.
-    fn total<P: RowPoint>(&self, device: &Device) -> Result<P, BackendError> {
+    pub(super) fn total<P: RowPoint>(&self, device: &Device) -> Result<P, BackendError> {
         let mut sum = P::identity();
         if let Some(region) = self.ones {
             let mut row = vec![0u64; P::WORDS];
@@ -251,7 +251,7 @@ impl Bump {
 
 impl Query {
     /// Multiplies every point by its scalar.
-    fn whole(
+    pub(super) fn whole(
         &self,
         bench: &Bench<'_>,
         scalars: Region,
@@ -275,7 +275,11 @@ impl Query {
     }
 
     /// The sum of a query over the assignment.
-    fn sum(&self, bench: &Bench<'_>, sizes: &CircuitSizes) -> Result<Made, BackendError> {
+    pub(super) fn sum(
+        &self,
+        bench: &Bench<'_>,
+        sizes: &CircuitSizes,
+    ) -> Result<Made, BackendError> {
         if self.count == 0 {
             return Ok(Made {
                 ones: None,
