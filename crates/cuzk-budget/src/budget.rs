@@ -8,7 +8,7 @@ use std::task::Poll;
 use crate::error::BudgetError;
 use crate::reclaim::{Idle, Reclaim, Reclaimers};
 use crate::reservation::Reservation;
-use crate::state::{Key, Standing, State};
+use crate::state::{Ask, Key, Standing, State};
 use crate::sync::{AtomicUsize, Mutex, Ordering, block_on, lock};
 use crate::turn::{Place, Turn, behind_all};
 use crate::usage::{Consumer, Usage, largest_first};
@@ -186,6 +186,31 @@ impl Budget {
         lock(&self.shared.state).check(self.ledger, consumer, bytes)
     }
 
+    /// As [`check`](Self::check), for `bytes` of this ledger and `above_bytes` of
+    /// `above` together.
+    ///
+    /// # Errors
+    /// [`BudgetError::TooLarge`] or [`BudgetError::Closed`].
+    ///
+    /// # Panics
+    /// If this ledger's bytes do not count in `above`.
+    pub fn check_both(
+        &self,
+        consumer: Consumer,
+        bytes: u64,
+        above: &Self,
+        above_bytes: u64,
+    ) -> Result<(), BudgetError> {
+        assert!(self.counts_in(above), "a ledger above this one");
+        let ask = Ask {
+            ledger: self.ledger,
+            bytes,
+            above: above.ledger,
+            above_bytes,
+        };
+        lock(&self.shared.state).check_both(ask, consumer)
+    }
+
     /// Runs `attempt` once, behind every waiting request.
     #[inline]
     pub fn without_waiting<T>(&self, attempt: impl FnOnce(&Turn<'_>) -> T) -> T {
@@ -254,6 +279,21 @@ impl Budget {
     /// Whether the two are one ledger.
     pub fn is_same_ledger(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared) && self.ledger == other.ledger
+    }
+
+    /// Whether this ledger's bytes count in `above` too: it is the same, or this one
+    /// is a share of it, or a share of a share.
+    pub fn counts_in(&self, above: &Self) -> bool {
+        self.is_same_ledger(above)
+            || Arc::ptr_eq(&self.shared, &above.shared)
+                && lock(&self.shared.state)
+                    .chain(self.ledger)
+                    .any(|index| index == above.ledger)
+    }
+
+    /// Its name, as errors have it.
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(&lock(&self.shared.state).ledgers[self.ledger].name)
     }
 
     pub(crate) fn idle_bytes(&self) -> u64 {

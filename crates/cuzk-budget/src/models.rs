@@ -5,6 +5,7 @@
 //! deadlock, which loom reports. `queue.md` tells the protocol in prose.
 
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 
 use loom::thread;
 
@@ -210,6 +211,39 @@ fn loom_a_share_and_its_parent_are_taken_together() {
         drop(held);
         waiting.join().unwrap();
         on_host.join().unwrap();
+        assert_eq!(host.usage().used_bytes, 0);
+        assert_eq!(pinned.usage().used_bytes, 0);
+    });
+}
+
+/// Part of a share and more of its parent, as a pool of page-locked buffers asks.
+fn both(pinned: &Budget, host: &Budget) -> u64 {
+    let granted = pinned.block_in_turn(JOB, 1, &wait(), |turn| {
+        match turn.take_both(JOB, 1, host, 1) {
+            Err(error) if error.is_shortage() => Poll::Pending,
+            result => Poll::Ready(result),
+        }
+    });
+    let (pinned, host) = granted.unwrap();
+    pinned.bytes() + host.bytes()
+}
+
+#[test]
+fn loom_both_of_two_ledgers_are_waited_for() {
+    model(|| {
+        let host = Budget::new(2);
+        let pinned = host.share("page-locked memory", 1);
+        // Either may come free last.
+        let of_share = pinned.try_reserve(JOB, 1).unwrap();
+        let of_host = host.try_reserve(JOB, 1).unwrap();
+        let waiting = {
+            let (host, pinned) = (host.clone(), pinned.clone());
+            thread::spawn(move || both(&pinned, &host))
+        };
+        let releasing = thread::spawn(move || drop(of_share));
+        drop(of_host);
+        releasing.join().unwrap();
+        assert_eq!(waiting.join().unwrap(), 2);
         assert_eq!(host.usage().used_bytes, 0);
         assert_eq!(pinned.usage().used_bytes, 0);
     });

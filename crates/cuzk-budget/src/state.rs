@@ -67,6 +67,21 @@ pub(crate) enum Lack {
     Bytes(usize),
 }
 
+/// Bytes of one ledger, and more of a ledger above it. Those of the first count in
+/// the second as well.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) ledger: usize,
+    pub(crate) bytes: u64,
+    /// The same ledger, or one that it is a share of.
+    pub(crate) above: usize,
+    pub(crate) above_bytes: u64,
+}
+
+fn clamp(bytes: u128) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
 /// Ledgers and queue.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -189,6 +204,68 @@ impl State {
         })
     }
 
+    /// What a request takes of each ledger of its chain. More than 64 bits hold is
+    /// more than any ledger has.
+    fn amounts(&self, ask: Ask) -> impl Iterator<Item = (usize, u128)> + '_ {
+        let mut bytes = u128::from(ask.bytes);
+        self.chain(ask.ledger).map(move |index| {
+            if index == ask.above {
+                bytes += u128::from(ask.above_bytes);
+            }
+            (index, bytes)
+        })
+    }
+
+    /// What a request takes of one ledger of its chain.
+    pub(crate) fn asked_of(&self, ledger: usize, ask: Ask) -> u64 {
+        let asked = self.amounts(ask).find(|(index, _)| *index == ledger);
+        asked.map_or(0, |(_, bytes)| clamp(bytes))
+    }
+
+    /// As `check`, for bytes of two ledgers.
+    pub(crate) fn check_both(&self, ask: Ask, consumer: Consumer) -> Result<(), BudgetError> {
+        self.check(ask.ledger, consumer, ask.bytes)?;
+        let too_large =
+            |&(index, bytes): &(usize, u128)| bytes > u128::from(self.ledgers[index].limit_bytes);
+        match self.amounts(ask).find(too_large) {
+            None => Ok(()),
+            Some((index, bytes)) => Err(BudgetError::TooLarge {
+                ledger: Arc::clone(&self.ledgers[index].name),
+                consumer,
+                asked_bytes: clamp(bytes),
+                limit_bytes: self.ledgers[index].limit_bytes,
+            }),
+        }
+    }
+
+    /// As `lack`, for bytes of two ledgers.
+    pub(crate) fn lack_both(&self, ask: Ask) -> Option<(usize, u64)> {
+        self.amounts(ask).find_map(|(index, bytes)| {
+            let state = &self.ledgers[index];
+            let free_bytes = u128::from(state.limit_bytes - state.used_bytes);
+            (bytes > free_bytes).then(|| (index, clamp(bytes - free_bytes)))
+        })
+    }
+
+    /// As `take`, for bytes of two ledgers: both or none.
+    pub(crate) fn take_both(
+        &mut self,
+        ask: Ask,
+        standing: Standing,
+        consumer: Consumer,
+    ) -> Result<(), Lack> {
+        let ahead = self.count_ahead(ask.ledger, standing);
+        if ahead > 0 {
+            return Err(Lack::Behind(ahead));
+        }
+        if let Some((lacking, _)) = self.lack_both(ask) {
+            return Err(Lack::Bytes(lacking));
+        }
+        self.add(ask.ledger, consumer, ask.bytes);
+        self.add(ask.above, consumer, ask.above_bytes);
+        Ok(())
+    }
+
     /// Takes the bytes, or says what is lacking. Nothing is taken then.
     pub(crate) fn take(
         &mut self,
@@ -204,6 +281,13 @@ impl State {
         if let Some((lacking, _)) = self.lack(ledger, bytes) {
             return Err(Lack::Bytes(lacking));
         }
+        self.add(ledger, consumer, bytes);
+        Ok(())
+    }
+
+    /// Counts bytes that are free.
+    #[inline]
+    fn add(&mut self, ledger: usize, consumer: Consumer, bytes: u64) {
         let mut next = Some(ledger);
         while let Some(index) = next {
             let state = &mut self.ledgers[index];
@@ -215,7 +299,6 @@ impl State {
             }
             next = state.parent;
         }
-        Ok(())
     }
 
     /// Gives back what `take` took.

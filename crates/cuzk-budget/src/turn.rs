@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::budget::Budget;
 use crate::error::BudgetError;
 use crate::reservation::Reservation;
-use crate::state::{Key, Lack, Standing};
+use crate::state::{Ask, Key, Lack, Standing, State};
 use crate::sync::lock;
 use crate::usage::Consumer;
 use crate::wait::{Priority, Wait};
@@ -41,6 +41,53 @@ impl<'a> Turn<'a> {
             return Ok(Reservation::of_counted(self.budget.clone(), consumer, 0));
         }
         self.take_counted(consumer, bytes)
+    }
+
+    /// Takes `bytes` of this ledger and `above_bytes` of `above`, both or none.
+    ///
+    /// # Errors
+    /// As [`Budget::try_reserve`].
+    ///
+    /// # Panics
+    /// If the ledger's bytes do not count in `above`; see [`Budget::counts_in`].
+    pub fn take_both(
+        &self,
+        consumer: Consumer,
+        bytes: u64,
+        above: &Budget,
+        above_bytes: u64,
+    ) -> Result<(Reservation, Reservation), BudgetError> {
+        let ask = self.ask(bytes, above, above_bytes);
+        let mut state = lock(&self.budget.shared.state);
+        state.check_both(ask, consumer)?;
+        let (lacking, ahead) = match state.take_both(ask, self.standing, consumer) {
+            Ok(()) => {
+                let of = |budget: &Budget, bytes| {
+                    Reservation::of_counted(budget.clone(), consumer, bytes)
+                };
+                return Ok((of(self.budget, bytes), of(above, above_bytes)));
+            }
+            Err(Lack::Behind(ahead)) => (ask.ledger, ahead),
+            Err(Lack::Bytes(ledger)) => (ledger, 0),
+        };
+        // What was asked of the ledger that lacks it.
+        let asked_bytes = state.asked_of(lacking, ask);
+        Err(BudgetError::Refused(state.shortage(
+            lacking,
+            consumer,
+            asked_bytes,
+            ahead,
+        )))
+    }
+
+    fn ask(&self, bytes: u64, above: &Budget, above_bytes: u64) -> Ask {
+        assert!(self.budget.counts_in(above), "a ledger above this one");
+        Ask {
+            ledger: self.budget.ledger,
+            bytes,
+            above: above.ledger,
+            above_bytes,
+        }
     }
 
     fn take_counted(&self, consumer: Consumer, bytes: u64) -> Result<Reservation, BudgetError> {
@@ -99,15 +146,49 @@ impl ReclaimingTurn<'_> {
     /// # Errors
     /// As [`Budget::try_reserve`].
     pub fn take(&self, consumer: Consumer, bytes: u64) -> Result<Reservation, BudgetError> {
-        let Budget { shared, ledger } = self.turn.budget;
+        let ledger = self.turn.budget.ledger;
+        self.take_with(
+            || self.turn.take(consumer, bytes),
+            |state| state.lack(ledger, bytes),
+        )
+    }
+
+    /// As [`take`](Self::take), of two ledgers as [`Turn::take_both`] has it.
+    ///
+    /// # Errors
+    /// As [`Budget::try_reserve`].
+    ///
+    /// # Panics
+    /// As [`Turn::take_both`].
+    pub fn take_both(
+        &self,
+        consumer: Consumer,
+        bytes: u64,
+        above: &Budget,
+        above_bytes: u64,
+    ) -> Result<(Reservation, Reservation), BudgetError> {
+        let ask = self.turn.ask(bytes, above, above_bytes);
+        self.take_with(
+            || self.turn.take_both(consumer, bytes, above, above_bytes),
+            |state| state.lack_both(ask),
+        )
+    }
+
+    /// Calls `take` until it is granted, or what is idle is not enough.
+    fn take_with<T>(
+        &self,
+        take: impl Fn() -> Result<T, BudgetError>,
+        lack: impl Fn(&State) -> Option<(usize, u64)>,
+    ) -> Result<T, BudgetError> {
+        let shared = &self.turn.budget.shared;
         loop {
-            let mut shortage = match self.turn.take(consumer, bytes) {
+            let mut shortage = match take() {
                 Err(BudgetError::Refused(shortage)) if shortage.waiters_ahead == 0 => shortage,
                 result => return result,
             };
             // Which ledger lacks bytes is looked up again, since the error
             // names it for people only.
-            let lack = lock(&shared.state).lack(*ledger, bytes);
+            let lack = lack(&lock(&shared.state));
             let Some((lacking, missing_bytes)) = lack else {
                 continue;
             };

@@ -43,6 +43,19 @@ pub struct Proved {
     pub phases: PhaseTimes,
 }
 
+/// How columns get to the memory that a backend computes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upload {
+    /// It reads them where they lie, in host memory.
+    None,
+    /// It copies them from where they lie: at full speed only from page-locked
+    /// memory.
+    FromColumns,
+    /// As `FromColumns`, but what is not page-locked goes through page-locked
+    /// chunks that the backend has for it.
+    Staged,
+}
+
 /// Groth16 arithmetic on some device.
 pub trait Backend: Send + Sync {
     /// Short name, as replies and metrics show it (`cpu`).
@@ -53,6 +66,11 @@ pub trait Backend: Send + Sync {
 
     /// The columns this backend wants for a circuit.
     fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout;
+
+    /// How columns get from host memory to where this backend computes.
+    fn upload(&self) -> Upload {
+        Upload::None
+    }
 
     /// Bytes of host memory one proof takes at its peak beside its columns.
     /// `tier` says where the points of the key are then.

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::mem::{align_of, size_of};
+use std::sync::Arc;
 
 use blstrs::Scalar;
-use cuzk_pinned::PinnedBacking;
+use cuzk_pinned::{BackingError, PageLocker, PinnedBacking};
 
 /// A contiguous column of scalars in a pooled buffer, which carries its own
 /// reservation and goes back to its pool when the column is dropped.
@@ -69,7 +70,21 @@ impl Column {
         unsafe { std::slice::from_raw_parts_mut(start, self.len) }
     }
 
-    /// The buffer underneath.
+    /// The buffer underneath: where it lies, and whether that is page-locked.
+    pub fn buffer(&self) -> &PinnedBacking {
+        &self.buffer
+    }
+
+    /// Page-locks the buffer underneath until the column is dropped; see
+    /// [`PinnedBacking::lock_pages`].
+    ///
+    /// # Errors
+    /// What the lock says; the column is as it was then.
+    pub fn lock_pages(&mut self, locker: &Arc<PageLocker>) -> Result<(), BackingError> {
+        self.buffer.lock_pages(locker)
+    }
+
+    /// The buffer underneath, without the column.
     pub fn into_buffer(self) -> PinnedBacking {
         self.buffer
     }

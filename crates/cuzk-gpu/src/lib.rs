@@ -40,7 +40,9 @@ pub mod key;
 mod shape;
 mod verify;
 
-pub use backend::{Backend, Completion, Pending, PhaseTimes, ProveRequest, Proved, pending};
+pub use backend::{
+    Backend, Completion, Pending, PhaseTimes, ProveRequest, Proved, Upload, pending,
+};
 pub use column::{CColumn, Column, ColumnLayout, Columns};
 pub use error::{BackendError, KeyError, PointFault};
 pub use groth16::Statement;

@@ -2,6 +2,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
+use std::num::NonZero;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +31,13 @@ pub unsafe trait Backing: fmt::Debug + Send + Sync {
     /// speed and without the driver's bounce buffer.
     fn is_page_locked(&self) -> bool;
 
+    /// Bytes that were page-locked at once, counted from the start of an allocation,
+    /// where a larger one is locked in chunks of so many: no copy to a device may
+    /// cross from one chunk to the next. `None` if there is no such limit.
+    fn chunk_bytes(&self) -> Option<NonZero<usize>> {
+        None
+    }
+
     /// Bytes that an allocation of `bytes` really takes; at least `bytes`.
     /// `None` if no allocation can be so large.
     fn rounded(&self, bytes: usize) -> Option<usize>;
@@ -57,6 +65,10 @@ unsafe impl<B: Backing + ?Sized> Backing for Arc<B> {
 
     fn is_page_locked(&self) -> bool {
         (**self).is_page_locked()
+    }
+
+    fn chunk_bytes(&self) -> Option<NonZero<usize>> {
+        (**self).chunk_bytes()
     }
 
     fn rounded(&self, bytes: usize) -> Option<usize> {
@@ -155,6 +167,10 @@ unsafe impl<B: Backing> Backing for FaultyBacking<B> {
         self.inner.is_page_locked()
     }
 
+    fn chunk_bytes(&self) -> Option<NonZero<usize>> {
+        self.inner.chunk_bytes()
+    }
+
     fn rounded(&self, bytes: usize) -> Option<usize> {
         self.inner.rounded(bytes)
     }
@@ -175,5 +191,40 @@ unsafe impl<B: Backing> Backing for FaultyBacking<B> {
         // SAFETY: the caller's promise is passed on as it is, and every piece
         // handed out came from `inner`.
         unsafe { self.inner.free(start, bytes) }
+    }
+}
+
+/// A backing for tests: heap memory that says it is page-locked, in whole pages.
+#[derive(Clone, Copy, Debug)]
+pub struct PretendBacking {
+    /// As [`Backing::chunk_bytes`] has it.
+    pub chunk_bytes: Option<NonZero<usize>>,
+}
+
+// SAFETY: memory comes from `HeapBacking`, which makes the promise.
+unsafe impl Backing for PretendBacking {
+    fn name(&self) -> &'static str {
+        "pretend"
+    }
+
+    fn is_page_locked(&self) -> bool {
+        true
+    }
+
+    fn chunk_bytes(&self) -> Option<NonZero<usize>> {
+        self.chunk_bytes
+    }
+
+    fn rounded(&self, bytes: usize) -> Option<usize> {
+        HeapBacking.rounded(bytes.checked_next_multiple_of(ALIGNMENT)?)
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<NonNull<u8>, BackingError> {
+        HeapBacking.allocate(bytes)
+    }
+
+    unsafe fn free(&self, start: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { HeapBacking.free(start, bytes) }
     }
 }

@@ -110,6 +110,10 @@ impl Block {
         self.0.capacity
     }
 
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.0.start
+    }
+
     pub(crate) fn source(&self) -> &Source {
         &self.0.source
     }

@@ -1,12 +1,16 @@
 //! A buffer in use.
 
 use std::fmt;
+use std::num::NonZero;
+use std::ops::Range;
 use std::sync::Arc;
 
 use cuzk_budget::Consumer;
 
 use crate::block::Block;
+use crate::error::BackingError;
 use crate::fence::Fence;
+use crate::page_lock::{LockedPages, PageLocker, chunk_ranges};
 use crate::pool::Shared;
 
 /// One buffer of a pool with the reservation that counts it.
@@ -20,6 +24,8 @@ pub struct PinnedBacking {
     block: Option<Block>,
     len: usize,
     pool: Arc<Shared>,
+    /// The pages, if this buffer was locked by itself. Boxed, since few are.
+    locked: Option<Box<LockedPages>>,
 }
 
 impl PinnedBacking {
@@ -30,6 +36,7 @@ impl PinnedBacking {
             block: Some(block),
             len,
             pool,
+            locked: None,
         }
     }
 
@@ -49,9 +56,45 @@ impl PinnedBacking {
         self.block().capacity()
     }
 
-    /// Whether the memory is page-locked.
+    /// Whether the memory is page-locked, by its pool or by
+    /// [`lock_pages`](Self::lock_pages).
     pub fn is_page_locked(&self) -> bool {
-        self.block().source().backing().is_page_locked()
+        self.locked.is_some() || self.block().source().backing().is_page_locked()
+    }
+
+    /// Page-locks the memory until the buffer is handed back. Where it is locked
+    /// already, or empty, nothing is done.
+    ///
+    /// Locking takes the time of touching the page tables of every page, each time:
+    /// a pool over page-locked memory pays it once. What stays locked of whole pages
+    /// is up to a page more than the buffer.
+    ///
+    /// # Errors
+    /// What the lock says; the buffer is as it was then.
+    pub fn lock_pages(&mut self, locker: &Arc<PageLocker>) -> Result<(), BackingError> {
+        if self.capacity() == 0 || self.is_page_locked() {
+            return Ok(());
+        }
+        let block = self.block.as_mut().expect(HELD);
+        // SAFETY: the block owns these bytes from a page's start, so no other block
+        // has a page of them; they are not locked, checked above, and stay until the
+        // block is handed back, before which the pages are unlocked. Whoever gives
+        // a device the address hands the buffer back after its last use.
+        let locked = unsafe { LockedPages::new(locker, block.start(), block.capacity()) }?;
+        self.locked = Some(Box::new(locked));
+        Ok(())
+    }
+
+    /// The ranges of [`as_bytes`](Self::as_bytes) that a device may copy, each at
+    /// once: one, unless the memory was page-locked in chunks. A copy that crosses
+    /// two of them is refused by the driver.
+    pub fn copy_ranges(&self) -> impl Iterator<Item = Range<usize>> + Clone + use<> {
+        let of_backing = self.block().source().backing().chunk_bytes();
+        let chunk_bytes = match &self.locked {
+            Some(locked) => locked.chunk_bytes(),
+            None => of_backing.map_or(usize::MAX, NonZero::get),
+        };
+        chunk_ranges(self.len, chunk_bytes)
     }
 
     /// The first [`len`](Self::len) bytes, aligned to
@@ -70,8 +113,14 @@ impl PinnedBacking {
     /// Hands the buffer back, to be touched by nobody until `fence` has passed.
     ///
     /// This returns at once. A request that can be served no other way waits
-    /// for the fence; a pool that is dropped waits for it before it frees.
+    /// for the fence; a pool that is dropped waits for it before it frees. Only a
+    /// buffer of [`lock_pages`](Self::lock_pages) waits here, to be unlocked.
     pub fn release_after(mut self, fence: impl Fence + 'static) {
+        if let Some(locked) = self.locked.take() {
+            fence.wait();
+            drop(locked);
+            return;
+        }
         if let Some(block) = self.block.take() {
             self.pool.hand_back_after(block, Box::new(fence));
         }
@@ -85,6 +134,7 @@ impl PinnedBacking {
 
     /// The block, which is not handed back then.
     pub(crate) fn into_block(mut self) -> Block {
+        drop(self.locked.take());
         self.block.take().expect(HELD)
     }
 
@@ -98,6 +148,8 @@ const HELD: &str = "only a hand-back, which consumes the buffer, takes the block
 impl Drop for PinnedBacking {
     #[inline]
     fn drop(&mut self) {
+        // Before anybody else has the memory.
+        drop(self.locked.take());
         if let Some(block) = self.block.take() {
             self.pool.hand_back(block);
         }

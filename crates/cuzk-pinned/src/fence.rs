@@ -10,3 +10,13 @@ pub trait Fence: Send {
     /// Whether the event has passed. Does not block.
     fn has_passed(&self) -> bool;
 }
+
+impl<F: Fence + ?Sized> Fence for Box<F> {
+    fn wait(&self) {
+        (**self).wait();
+    }
+
+    fn has_passed(&self) -> bool {
+        (**self).has_passed()
+    }
+}

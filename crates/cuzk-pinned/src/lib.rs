@@ -15,6 +15,10 @@
 //! memory comes from the backings of the module `cuda`, behind the feature of
 //! that name.
 //!
+//! Ordinary buffers reach a device at full speed through a [`StagingRing`], or when
+//! they are page-locked for the time of a use
+//! ([`lock_pages`](PinnedBacking::lock_pages)), which costs more than it saves.
+//!
 //! Invariants:
 //! - at rest the ledger holds exactly the allocated bytes and the reservations
 //!   handed out beside them; while memory is allocated or freed it holds no less;
@@ -53,20 +57,24 @@ pub mod cuda;
 mod error;
 mod fence;
 mod idle;
+mod page_lock;
 mod pool;
 mod request;
 mod selection;
+mod staging;
 mod stats;
 mod sync;
 
-pub use backing::{ALIGNMENT, Backing, FaultyBacking, HeapBacking};
+pub use backing::{ALIGNMENT, Backing, FaultyBacking, HeapBacking, PretendBacking};
 pub use buffer::PinnedBacking;
 #[cfg(feature = "cuda")]
 pub use error::CudaError;
 pub use error::{AcquireError, BackingError};
 pub use fence::Fence;
+pub use page_lock::{LOCK_BYTES_MAX, PageLock, PageLocker, PretendLock};
 pub use pool::{PinnedPool, PoolOptions};
 pub use request::{AcquireRequest, Acquired};
+pub use staging::{StagingOptions, StagingRing};
 pub use stats::PoolStats;
 
 #[cfg(all(test, feature = "loom"))]

@@ -71,6 +71,8 @@ impl Drop for Owner {
 /// budget's ledgers. No memory is allocated, freed or waited for under `idle`.
 pub(crate) struct Shared {
     budget: Budget,
+    /// Counts what is asked beside buffers: `budget`, or a ledger above it.
+    beside: Budget,
     options: PoolOptions,
     source: Arc<Source>,
     pub(crate) idle: Mutex<Idle>,
@@ -81,8 +83,26 @@ impl PinnedPool {
     /// A pool whose memory comes from `backing` and is counted by `budget`,
     /// whose requests may have its idle buffers freed.
     pub fn new(budget: Budget, backing: impl Backing + 'static, options: PoolOptions) -> Self {
+        Self::with_bytes_in(budget.clone(), budget, backing, options)
+    }
+
+    /// As [`new`](Self::new), but the bytes that a request asks beside its buffers
+    /// are counted by `beside`, of which `budget` is a share: a pool of page-locked
+    /// buffers for parts that also need ordinary memory. One request still has both
+    /// or none.
+    ///
+    /// # Panics
+    /// If the bytes of `budget` do not count in `beside`.
+    pub fn with_bytes_in(
+        budget: Budget,
+        beside: Budget,
+        backing: impl Backing + 'static,
+        options: PoolOptions,
+    ) -> Self {
+        assert!(budget.counts_in(&beside), "a ledger above the pool's");
         let shared = Arc::new(Shared {
             budget,
+            beside,
             options,
             source: Arc::new(Source::new(backing)),
             idle: Mutex::new(Idle::default()),
@@ -98,6 +118,11 @@ impl PinnedPool {
     /// A pool of ordinary memory, with [`PoolOptions::STANDARD`].
     pub fn heap(budget: Budget) -> Self {
         Self::new(budget, HeapBacking, PoolOptions::STANDARD)
+    }
+
+    /// The ledger that counts the bytes asked beside buffers.
+    pub fn budget_beside(&self) -> &Budget {
+        &self.owner.shared.beside
     }
 
     /// The ledger that counts its memory.
@@ -142,7 +167,7 @@ impl PinnedPool {
             let order = Order::new(request, shared.source.backing())?;
             let grant = shared.budget.block_in_turn(
                 order.consumer,
-                order.total_bytes,
+                shared.asked_bytes(&order),
                 &request.wait,
                 |turn| shared.poll_take(&order, turn),
             )?;
@@ -259,7 +284,7 @@ impl Shared {
         // As in `take`, the lock is held until the bytes are granted too.
         let reservation = is_served
             .then(|| {
-                self.budget
+                self.beside
                     .without_waiting(|turn| turn.take(request.consumer, request.bytes).ok())
             })
             .flatten();
@@ -290,7 +315,7 @@ impl Shared {
             .budget
             .in_turn(
                 order.consumer,
-                order.total_bytes,
+                self.asked_bytes(&order),
                 wait,
                 |turn: &Turn<'_>| self.poll_take(&order, turn),
             )
@@ -321,21 +346,26 @@ impl Shared {
             let mut idle = lock(&self.idle);
             idle.sweep();
             let mut selection = idle.select(order, self.options.waste_percent);
-            let remainder_bytes = order.bytes + selection.unserved_bytes();
+            let unserved_bytes = selection.unserved_bytes();
             // Nobody sees the idle ones without these: the lock is held until
             // they are granted or back.
-            match turn.take(order.consumer, remainder_bytes) {
-                Ok(reservation) => {
+            match turn.take_both(order.consumer, unserved_bytes, &self.beside, order.bytes) {
+                Ok(reservations) => {
                     return Ok(Grant {
                         pool: Arc::clone(self),
                         selection,
-                        reservation: Some(reservation),
+                        reservations: Some(reservations),
                     });
                 }
                 Err(error) => {
                     selection.take_all().for_each(|block| idle.put(block));
                     // The remainder was not too large; the whole may be.
-                    self.budget.check(order.consumer, order.total_bytes)?;
+                    self.budget.check_both(
+                        order.consumer,
+                        order.buffer_bytes,
+                        &self.beside,
+                        order.bytes,
+                    )?;
                     match &error {
                         BudgetError::Refused(shortage) if shortage.waiters_ahead == 0 => {}
                         _ => return Err(error.into()),
@@ -357,8 +387,8 @@ impl Shared {
         let claim = Claim::new(self, order, self.options.waste_percent);
         loop {
             let unserved_bytes = claim.unserved_bytes();
-            match turn.take(order.consumer, order.bytes + unserved_bytes) {
-                Ok(mut reservation) => {
+            match turn.take_both(order.consumer, unserved_bytes, &self.beside, order.bytes) {
+                Ok((mut reservation, beside)) => {
                     let selection = claim.into_selection();
                     // A buffer that came back meanwhile brings its own bytes.
                     let surplus_bytes = unserved_bytes - selection.unserved_bytes();
@@ -367,7 +397,7 @@ impl Shared {
                     return Ok(Grant {
                         pool: Arc::clone(self),
                         selection,
-                        reservation: Some(reservation),
+                        reservations: Some((reservation, beside)),
                     });
                 }
                 Err(BudgetError::Refused(shortage))
@@ -395,7 +425,7 @@ impl Shared {
         mut grant: Grant,
         order: &Order,
     ) -> Result<(Acquired, u64), AcquireError> {
-        let mut reservation = grant.reservation.take().expect("taken here only");
+        let (mut reservation, beside) = grant.reservations.take().expect("taken here only");
         let mut fresh = Vec::new();
         let unserved: Vec<(usize, usize)> = grant.selection.unserved().collect();
         for (index, capacity) in unserved {
@@ -407,7 +437,7 @@ impl Shared {
                 Err(source) => {
                     // All that was taken is given back before the next in line
                     // is told of it.
-                    drop((fresh, reservation, grant));
+                    drop((fresh, reservation, beside, grant));
                     self.budget.idle_grew();
                     return Err(AcquireError::Backing { index, source });
                 }
@@ -428,12 +458,20 @@ impl Shared {
             };
             buffers.push(PinnedBacking::new(block, buffer.len, Arc::clone(self)));
         }
-        // What is left of the reservation is what was asked beside the buffers.
         let acquired = Acquired {
             buffers,
-            reservation,
+            reservation: beside,
         };
         Ok((acquired, reuses))
+    }
+
+    /// What a request asks of the pool's own ledger.
+    fn asked_bytes(&self, order: &Order) -> u64 {
+        if self.budget.is_same_ledger(&self.beside) {
+            order.buffer_bytes + order.bytes
+        } else {
+            order.buffer_bytes
+        }
     }
 
     /// Takes a block that nothing touches any more.

@@ -15,7 +15,8 @@ pub struct AcquireRequest<'a> {
     /// Bytes of each buffer.
     pub buffers: &'a [usize],
     /// Bytes to be counted beside the buffers, for memory that is not the
-    /// pool's. Buffers are not to be counted here again.
+    /// pool's, by its budget or the one [beside](crate::PinnedPool::with_bytes_in)
+    /// it. Buffers are not to be counted here again.
     pub bytes: u64,
     /// On whom buffers and bytes are booked.
     pub consumer: Consumer,
@@ -38,8 +39,8 @@ pub(crate) struct Order {
     pub(crate) buffers: Vec<BufferOrder>,
     pub(crate) bytes: u64,
     pub(crate) consumer: Consumer,
-    /// Capacities and bytes together.
-    pub(crate) total_bytes: u64,
+    /// Capacities together; with `bytes` they are no more than 64 bits hold.
+    pub(crate) buffer_bytes: u64,
 }
 
 /// One buffer of a request.
@@ -60,7 +61,7 @@ impl Order {
             bytes: request.bytes,
             index,
         };
-        let mut total_bytes = request.bytes;
+        let mut buffer_bytes = 0_u64;
         let mut buffers = Vec::with_capacity(request.buffers.len());
         for (index, &len) in request.buffers.iter().enumerate() {
             let rounded = match len {
@@ -68,8 +69,9 @@ impl Order {
                 _ => backing.rounded(len),
             };
             let capacity = rounded.ok_or_else(|| overflow(index))?;
-            total_bytes = total_bytes
+            buffer_bytes = buffer_bytes
                 .checked_add(capacity as u64)
+                .filter(|sum| request.bytes.checked_add(*sum).is_some())
                 .ok_or_else(|| overflow(index))?;
             buffers.push(BufferOrder { len, capacity });
         }
@@ -77,7 +79,7 @@ impl Order {
             buffers,
             bytes: request.bytes,
             consumer: request.consumer,
-            total_bytes,
+            buffer_bytes,
         })
     }
 }

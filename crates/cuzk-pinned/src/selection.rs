@@ -134,9 +134,9 @@ impl Selection {
 pub(crate) struct Grant {
     pub(crate) pool: Arc<Shared>,
     pub(crate) selection: Selection,
-    /// Bytes of the buffers without a block and of those counted beside them.
+    /// Bytes of the buffers without a block, and those counted beside the buffers.
     /// Taken when the grant has become buffers.
-    pub(crate) reservation: Option<Reservation>,
+    pub(crate) reservations: Option<(Reservation, Reservation)>,
 }
 
 impl Drop for Grant {

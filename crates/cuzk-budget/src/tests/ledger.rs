@@ -177,6 +177,80 @@ fn a_share_counts_in_its_parent() {
 }
 
 #[test]
+fn bytes_of_a_share_and_of_its_parent_are_taken_together() {
+    let host = Budget::named("host memory", 100);
+    let pinned = host.share("page-locked memory", 60);
+    assert!(pinned.counts_in(&host) && host.counts_in(&host));
+    assert!(!host.counts_in(&pinned) && !pinned.counts_in(&Budget::new(100)));
+    let take = |bytes, above_bytes| {
+        pinned.without_waiting(|turn| turn.take_both(COLUMNS, bytes, &host, above_bytes))
+    };
+    let (mut columns, work) = take(60, 40).unwrap();
+    assert_eq!((columns.bytes(), work.bytes()), (60, 40));
+    assert!(columns.budget().is_same_ledger(&pinned) && work.budget().is_same_ledger(&host));
+    assert_eq!((used_bytes(&host), used_bytes(&pinned)), (100, 60));
+    columns.shrink(10).unwrap();
+    drop(work);
+    assert_eq!((used_bytes(&host), used_bytes(&pinned)), (50, 50));
+
+    // Each of the two may be what lacks; nothing of the other is taken then.
+    for (bytes, above_bytes, ledger, asked_bytes) in [
+        (11, 5, "page-locked memory", 11),
+        (10, 41, "host memory", 51),
+        (0, 51, "host memory", 51),
+    ] {
+        let error = take(bytes, above_bytes).unwrap_err();
+        let shortage = error.shortage().unwrap();
+        assert_eq!(&*shortage.ledger, ledger, "{error}");
+        assert_eq!(
+            (shortage.asked_bytes, shortage.missing_bytes()),
+            (asked_bytes, 1)
+        );
+        assert_eq!((used_bytes(&host), used_bytes(&pinned)), (50, 50));
+    }
+    // What never fits is told as such, sums beyond 64 bits among it.
+    for (bytes, above_bytes) in [(61, 0), (0, 101), (60, 41), (1, u64::MAX), (u64::MAX, 1)] {
+        for error in [
+            take(bytes, above_bytes).map(drop).unwrap_err(),
+            pinned
+                .check_both(COLUMNS, bytes, &host, above_bytes)
+                .unwrap_err(),
+        ] {
+            assert!(matches!(error, BudgetError::TooLarge { .. }), "{error}");
+        }
+    }
+    let unlimited = Budget::new(u64::MAX);
+    let both = unlimited.check_both(COLUMNS, u64::MAX, &unlimited, 1);
+    assert!(matches!(both, Err(BudgetError::TooLarge { .. })));
+    drop(columns);
+    assert_eq!((used_bytes(&host), used_bytes(&pinned)), (0, 0));
+}
+
+#[test]
+fn what_is_idle_is_reclaimed_where_either_of_two_ledgers_lacks_it() {
+    let host = Budget::new(100);
+    let pinned = host.share("page-locked memory", 50);
+    let on_pinned = Store::under(&pinned);
+    let on_host = Store::under(&host);
+    let take = |bytes, above_bytes| {
+        pinned.without_waiting(|turn| {
+            turn.reclaiming(|turn| turn.take_both(COLUMNS, bytes, &host, above_bytes))
+        })
+    };
+    on_pinned.put(pinned.try_reserve(KEYS, 30).unwrap());
+    on_host.put(host.try_reserve(KEYS, 40).unwrap());
+    // The share is full of its own idle bytes; the host's do not help there.
+    let granted = take(30, 0).unwrap();
+    assert_eq!((on_pinned.idle_bytes(), on_host.idle_bytes()), (0, 40));
+    let more = take(20, 20).unwrap();
+    assert_eq!(on_host.idle_bytes(), 0);
+    assert_eq!((used_bytes(&host), used_bytes(&pinned)), (70, 50));
+    assert!(take(1, 0).unwrap_err().is_shortage());
+    drop((granted, more));
+    assert_eq!((used_bytes(&host), used_bytes(&pinned)), (0, 0));
+}
+
+#[test]
 fn idle_bytes_are_reclaimed_only_when_that_is_enough() {
     let budget = Budget::new(100);
     let store = Store::under(&budget);

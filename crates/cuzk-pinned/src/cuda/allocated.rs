@@ -11,9 +11,10 @@ use cudarc::driver::{CudaContext, result, sys};
 use super::driver::reason;
 use super::mapping::for_each_stripe;
 use super::times::{BackingTimes, Spans};
-use super::{PAGE_BYTES, Trouble, whole_pages};
+use super::{PAGE_BYTES, whole_pages};
 use crate::backing::Backing;
 use crate::error::BackingError;
+use crate::page_lock::Trouble;
 
 /// Page-locked memory of the driver's own allocation, locked for every device,
 /// not write-combined.

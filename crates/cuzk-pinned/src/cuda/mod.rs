@@ -16,15 +16,11 @@ mod times;
 
 pub use allocated::CudaBacking;
 pub use driver::{DRIVER_VERSION_MIN, driver_version, open};
-pub use registered::{RegisterOptions, RegisteredBacking};
+pub use registered::{DriverLock, RegisterOptions, RegisteredBacking};
 pub use times::BackingTimes;
 
 #[cfg(all(test, not(feature = "loom")))]
 mod tests;
-
-use std::sync::Mutex;
-
-use crate::error::BackingError;
 
 /// Bytes of a page: what is page-locked is whole pages.
 const PAGE_BYTES: usize = 4096;
@@ -33,29 +29,4 @@ const PAGE_BYTES: usize = 4096;
 fn whole_pages(bytes: usize) -> Option<usize> {
     let rounded = bytes.checked_next_multiple_of(PAGE_BYTES)?;
     isize::try_from(rounded).ok().map(|_| rounded)
-}
-
-/// What went wrong where no error can be returned, kept for the next call that
-/// can.
-#[derive(Debug, Default)]
-struct Trouble(Mutex<Option<String>>);
-
-impl Trouble {
-    fn record(&self, what: String) {
-        let mut kept = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        kept.get_or_insert(what);
-    }
-
-    /// Passes on what was recorded, once.
-    fn report(&self, backing: &'static str, bytes: usize) -> Result<(), BackingError> {
-        let mut kept = self.0.lock().unwrap_or_else(|e| e.into_inner());
-        match kept.take() {
-            None => Ok(()),
-            Some(reason) => Err(BackingError {
-                backing,
-                bytes,
-                reason: format!("an earlier free failed: {reason}"),
-            }),
-        }
-    }
 }

@@ -1,7 +1,6 @@
 //! Memory that is mapped here and page-locked by the driver.
 
 use std::ffi::c_void;
-use std::fmt;
 use std::num::NonZero;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -11,13 +10,10 @@ use cudarc::driver::{CudaContext, sys};
 use super::driver::reason;
 use super::mapping::Mapping;
 use super::times::{BackingTimes, Spans};
-use super::{PAGE_BYTES, Trouble, whole_pages};
+use super::{PAGE_BYTES, whole_pages};
 use crate::backing::Backing;
 use crate::error::{BackingError, CudaError};
-
-/// Most bytes of one registration. Drivers from r580 on refuse 512 GiB, some
-/// hosts less.
-const CHUNK_BYTES_MAX: usize = 64 << 30;
+use crate::page_lock::{LOCK_BYTES_MAX, PageLock, Trouble, is_chunk, lock_chunks, unlock_chunks};
 
 /// How memory is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +37,10 @@ impl RegisterOptions {
     }
 
     fn check(&self) -> Result<(), CudaError> {
-        let is_whole_pages = self.chunk_bytes.is_multiple_of(PAGE_BYTES);
-        if self.chunk_bytes == 0 || self.chunk_bytes >= CHUNK_BYTES_MAX || !is_whole_pages {
+        if !is_chunk(self.chunk_bytes) {
             return Err(CudaError::ChunkBytes {
                 chunk_bytes: self.chunk_bytes,
-                bytes_max: CHUNK_BYTES_MAX,
+                bytes_max: LOCK_BYTES_MAX,
             });
         }
         Ok(())
@@ -60,7 +55,7 @@ impl RegisterOptions {
 /// error of a free is returned by the next allocation.
 #[derive(Debug)]
 pub struct RegisteredBacking {
-    register: Box<dyn Register>,
+    lock: Box<dyn PageLock>,
     options: RegisterOptions,
     spans: Spans,
     trouble: Trouble,
@@ -72,16 +67,16 @@ impl RegisteredBacking {
     /// # Errors
     /// [`CudaError::ChunkBytes`].
     pub fn new(context: Arc<CudaContext>, options: RegisterOptions) -> Result<Self, CudaError> {
-        Self::with_register(Box::new(DriverRegister { context }), options)
+        Self::with_lock(Box::new(DriverLock::new(context)), options)
     }
 
-    pub(super) fn with_register(
-        register: Box<dyn Register>,
+    pub(super) fn with_lock(
+        lock: Box<dyn PageLock>,
         options: RegisterOptions,
     ) -> Result<Self, CudaError> {
         options.check()?;
         Ok(Self {
-            register,
+            lock,
             options,
             spans: Spans::default(),
             trouble: Trouble::default(),
@@ -91,50 +86,6 @@ impl RegisteredBacking {
     /// Time spent so far.
     pub fn times(&self) -> BackingTimes {
         self.spans.totals()
-    }
-
-    /// Offsets and bytes of the chunks of `bytes`.
-    fn chunks(&self, bytes: usize) -> impl Iterator<Item = (usize, usize)> + Clone {
-        let chunk_bytes = self.options.chunk_bytes;
-        (0..bytes)
-            .step_by(chunk_bytes)
-            .map(move |offset| (offset, chunk_bytes.min(bytes - offset)))
-    }
-
-    /// Locks every chunk, or none.
-    fn register(&self, mapping: &Mapping, bytes: usize) -> Result<(), String> {
-        for (index, (offset, chunk_bytes)) in self.chunks(bytes).enumerate() {
-            // SAFETY: the chunk lies within the mapping, whose length is
-            // `bytes`, and consists of whole pages that are not locked yet.
-            let registered = unsafe {
-                self.register
-                    .register(mapping.start().add(offset), chunk_bytes)
-            };
-            if let Err(reason) = registered {
-                // SAFETY: the chunks before this one were locked just now, and
-                // no device knows of them.
-                unsafe { self.unregister(mapping.start(), bytes, index) };
-                return Err(format!(
-                    "chunk {index}, {chunk_bytes} bytes from byte {offset}: {reason}"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// Unlocks the first `count` chunks.
-    ///
-    /// # Safety
-    /// They are locked, and no device touches them any more.
-    unsafe fn unregister(&self, start: NonNull<u8>, bytes: usize, count: usize) {
-        for (offset, _) in self.chunks(bytes).take(count) {
-            // SAFETY: the caller promises that a chunk begins here and is
-            // locked.
-            let unregistered = unsafe { self.register.unregister(start.add(offset)) };
-            if let Err(reason) = unregistered {
-                self.trouble.record(reason);
-            }
-        }
     }
 
     fn refuse(&self, bytes: usize, reason: String) -> BackingError {
@@ -157,6 +108,10 @@ unsafe impl Backing for RegisteredBacking {
         true
     }
 
+    fn chunk_bytes(&self) -> Option<NonZero<usize>> {
+        NonZero::new(self.options.chunk_bytes)
+    }
+
     fn rounded(&self, bytes: usize) -> Option<usize> {
         whole_pages(bytes)
     }
@@ -171,47 +126,43 @@ unsafe impl Backing for RegisteredBacking {
         self.spans
             .touch
             .time(|| mapping.touch(self.options.threads));
-        let registered = self.spans.register.time(|| self.register(&mapping, bytes));
+        let (lock, chunk_bytes) = (&*self.lock, self.options.chunk_bytes);
+        let registered = self.spans.register.time(|| {
+            // SAFETY: the mapping has so many bytes, whole pages that are not locked
+            // yet; `free`, which unmaps them, unlocks them first.
+            unsafe { lock_chunks(lock, mapping.start(), bytes, chunk_bytes, &self.trouble) }
+        });
         registered.map_err(|reason| self.refuse(bytes, reason))?;
         Ok(mapping.into_start())
     }
 
     unsafe fn free(&self, start: NonNull<u8>, bytes: usize) {
         self.spans.free.time(|| {
+            let (lock, chunk_bytes) = (&*self.lock, self.options.chunk_bytes);
             // SAFETY: the caller promises that `allocate` gave this memory,
             // which locked every chunk of it, and that nobody uses it any more.
-            unsafe { self.unregister(start, bytes, usize::MAX) };
+            unsafe { unlock_chunks(lock, start, bytes, chunk_bytes, &self.trouble) };
             // SAFETY: the same promise; `allocate` consumed the mapping.
             drop(unsafe { Mapping::from_start(start, bytes) });
         });
     }
 }
 
-/// Locks and unlocks memory; a trait, so that refusals are tested without a
-/// device.
-pub(super) trait Register: fmt::Debug + Send + Sync {
-    /// Locks whole pages.
-    ///
-    /// # Safety
-    /// They are mapped, not locked, and stay mapped until they are unlocked.
-    unsafe fn register(&self, start: NonNull<u8>, bytes: usize) -> Result<(), String>;
-
-    /// Unlocks what one call locked.
-    ///
-    /// # Safety
-    /// `start` is where that call's memory starts; no device touches it any
-    /// more.
-    unsafe fn unregister(&self, start: NonNull<u8>) -> Result<(), String>;
-}
-
-/// The driver.
+/// The driver's own locking, for every device.
 #[derive(Debug)]
-pub(super) struct DriverRegister {
-    pub(super) context: Arc<CudaContext>,
+pub struct DriverLock {
+    context: Arc<CudaContext>,
 }
 
-impl Register for DriverRegister {
-    unsafe fn register(&self, start: NonNull<u8>, bytes: usize) -> Result<(), String> {
+impl DriverLock {
+    /// In a context, such as [`open`](super::open) gives.
+    pub fn new(context: Arc<CudaContext>) -> Self {
+        Self { context }
+    }
+}
+
+impl PageLock for DriverLock {
+    unsafe fn lock(&self, start: NonNull<u8>, bytes: usize) -> Result<(), String> {
         self.context.bind_to_thread().map_err(reason)?;
         let start = start.as_ptr().cast::<c_void>();
         // SAFETY: the caller promises mapped, unlocked pages; the context is
@@ -221,7 +172,7 @@ impl Register for DriverRegister {
         answer.result().map_err(reason)
     }
 
-    unsafe fn unregister(&self, start: NonNull<u8>) -> Result<(), String> {
+    unsafe fn unlock(&self, start: NonNull<u8>) -> Result<(), String> {
         self.context.bind_to_thread().map_err(reason)?;
         // SAFETY: the caller promises that a registration starts here and that
         // no device uses it.

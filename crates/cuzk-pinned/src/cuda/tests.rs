@@ -11,9 +11,11 @@ use cudarc::driver::{CudaContext, result};
 use cuzk_budget::{Budget, Consumer, Priority, Wait};
 
 use super::mapping::{Mapping, for_each_stripe};
-use super::registered::{DriverRegister, Register};
 use super::*;
-use crate::{AcquireError, AcquireRequest, Backing, CudaError, PinnedPool, PoolOptions};
+use crate::{
+    AcquireError, AcquireRequest, Backing, CudaError, Fence, PageLock, PageLocker, PinnedPool,
+    PoolOptions, StagingOptions, StagingRing,
+};
 
 const THREADS: NonZero<usize> = NonZero::new(3).unwrap();
 const OPTIONS: RegisterOptions = RegisterOptions {
@@ -49,8 +51,8 @@ impl Books {
     }
 }
 
-impl Register for Books {
-    unsafe fn register(&self, start: NonNull<u8>, bytes: usize) -> Result<(), String> {
+impl PageLock for Books {
+    unsafe fn lock(&self, start: NonNull<u8>, bytes: usize) -> Result<(), String> {
         let mut books = self.0.lock().unwrap();
         books.registered += 1;
         if books.registered == books.register_fails_at {
@@ -61,7 +63,7 @@ impl Register for Books {
         Ok(())
     }
 
-    unsafe fn unregister(&self, start: NonNull<u8>) -> Result<(), String> {
+    unsafe fn unlock(&self, start: NonNull<u8>) -> Result<(), String> {
         let mut books = self.0.lock().unwrap();
         books.unregistered += 1;
         let was_locked = books.locked.remove(&start.addr().get());
@@ -74,7 +76,7 @@ impl Register for Books {
 }
 
 fn pool(books: &Books, budget: &Budget) -> PinnedPool {
-    let backing = RegisteredBacking::with_register(Box::new(books.clone()), OPTIONS).unwrap();
+    let backing = RegisteredBacking::with_lock(Box::new(books.clone()), OPTIONS).unwrap();
     PinnedPool::new(budget.clone(), backing, PoolOptions::STANDARD)
 }
 
@@ -146,7 +148,7 @@ fn chunks_are_whole_pages_below_64_gib() {
             chunk_bytes,
             threads: THREADS,
         };
-        RegisteredBacking::with_register(Box::new(Books::default()), options).map(|_| ())
+        RegisteredBacking::with_lock(Box::new(Books::default()), options).map(|_| ())
     };
     assert_eq!(made(PAGE_BYTES), Ok(()));
     assert_eq!(made((64 << 30) - PAGE_BYTES), Ok(()));
@@ -159,7 +161,7 @@ fn chunks_are_whole_pages_below_64_gib() {
 
 #[test]
 fn sizes_are_rounded_to_pages_and_odd_ones_refused() {
-    let backing = RegisteredBacking::with_register(Box::new(Books::default()), OPTIONS).unwrap();
+    let backing = RegisteredBacking::with_lock(Box::new(Books::default()), OPTIONS).unwrap();
     assert_eq!(backing.rounded(1), Some(PAGE_BYTES));
     assert_eq!(backing.rounded(PAGE_BYTES), Some(PAGE_BYTES));
     assert_eq!(backing.rounded(PAGE_BYTES + 1), Some(2 * PAGE_BYTES));
@@ -317,31 +319,87 @@ fn gpu_a_refused_allocation_is_an_error_and_the_next_is_fine() {
     }
 }
 
+/// An upload that has ended when it is told of.
+struct Uploaded;
+
+impl Fence for Uploaded {
+    fn wait(&self) {}
+
+    fn has_passed(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn gpu_heap_memory_locked_for_one_use_round_trips() {
+    if let Some(context) = device() {
+        let pool = PinnedPool::heap(Budget::new(1 << 30));
+        let lock = DriverLock::new(Arc::clone(&context));
+        let locker = Arc::new(PageLocker::new(lock, 512 * PAGE_BYTES));
+        for _ in 0..2 {
+            // No whole pages, and more than one chunk.
+            let mut acquired = pool.try_acquire(&request(&[(8 << 20) + 5])).unwrap();
+            let buffer = &mut acquired.buffers[0];
+            for (byte, value) in buffer.as_bytes_mut().iter_mut().zip((0..251).cycle()) {
+                *byte = value;
+            }
+            buffer.lock_pages(&locker).unwrap();
+            for range in buffer.copy_ranges() {
+                let bytes = &buffer.as_bytes()[range];
+                assert_eq!(round_trip(&context, bytes, usize::MAX), bytes);
+            }
+        }
+    }
+}
+
+#[test]
+fn gpu_staged_memory_round_trips() {
+    if let Some(context) = device() {
+        let backing = CudaBacking::new(Arc::clone(&context), THREADS);
+        let pool = PinnedPool::new(Budget::new(1 << 30), backing, PoolOptions::STANDARD);
+        let options = StagingOptions {
+            chunk_bytes: NonZero::new(1 << 20).unwrap(),
+            ..StagingOptions::with_threads(THREADS)
+        };
+        let mut ring = StagingRing::new(&pool, options).unwrap();
+        assert!(ring.is_page_locked());
+        let source: Vec<u8> = (0..251).cycle().take((9 << 20) + 7).collect();
+        let mut back = vec![0; source.len()];
+        ring.copy(&source, |chunk, offset| {
+            let arrived = round_trip(&context, chunk, usize::MAX);
+            back[offset..offset + chunk.len()].copy_from_slice(&arrived);
+            Ok::<_, CudaError>(Uploaded)
+        })
+        .unwrap();
+        assert_eq!(back, source);
+    }
+}
+
 /// Has the driver refuse the last chunk, which is locked already.
 #[derive(Debug)]
 struct Twice {
-    driver: DriverRegister,
+    driver: DriverLock,
     chunk_bytes: usize,
 }
 
-impl Register for Twice {
-    unsafe fn register(&self, start: NonNull<u8>, bytes: usize) -> Result<(), String> {
+impl PageLock for Twice {
+    unsafe fn lock(&self, start: NonNull<u8>, bytes: usize) -> Result<(), String> {
         // SAFETY: the caller's promise for the first call; the second breaks
         // no memory, it is refused; what the first locked is unlocked then.
         unsafe {
-            self.driver.register(start, bytes)?;
+            self.driver.lock(start, bytes)?;
             if bytes == self.chunk_bytes {
                 return Ok(());
             }
-            let refused = self.driver.register(start, bytes);
-            self.driver.unregister(start)?;
+            let refused = self.driver.lock(start, bytes);
+            self.driver.unlock(start)?;
             refused
         }
     }
 
-    unsafe fn unregister(&self, start: NonNull<u8>) -> Result<(), String> {
+    unsafe fn unlock(&self, start: NonNull<u8>) -> Result<(), String> {
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.driver.unregister(start) }
+        unsafe { self.driver.unlock(start) }
     }
 }
 
@@ -349,12 +407,10 @@ impl Register for Twice {
 fn gpu_a_refused_registration_is_an_error_and_leaves_no_trace() {
     if let Some(context) = device() {
         let register = Twice {
-            driver: DriverRegister {
-                context: Arc::clone(&context),
-            },
+            driver: DriverLock::new(Arc::clone(&context)),
             chunk_bytes: OPTIONS.chunk_bytes,
         };
-        let backing = RegisteredBacking::with_register(Box::new(register), OPTIONS).unwrap();
+        let backing = RegisteredBacking::with_lock(Box::new(register), OPTIONS).unwrap();
         let error = backing.allocate(9 * PAGE_BYTES).unwrap_err();
         assert!(error.reason.starts_with("chunk 2, "), "{error}");
         assert!(error.reason.contains("CUDA_ERROR_"), "{error}");

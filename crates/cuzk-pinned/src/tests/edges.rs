@@ -137,6 +137,7 @@ fn a_buffer_outlives_its_pool() {
         budget,
         backing,
         pool,
+        ..
     } = bench;
     drop(pool);
     granted.buffers[0].as_bytes_mut().fill(3);

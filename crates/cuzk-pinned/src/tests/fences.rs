@@ -20,7 +20,7 @@ impl Event {
         self.has_passed.store(true, Ordering::SeqCst);
     }
 
-    fn waits(&self) -> u64 {
+    pub(super) fn waits(&self) -> u64 {
         self.waits.load(Ordering::SeqCst)
     }
 }
@@ -92,6 +92,7 @@ fn memory_is_freed_only_after_its_fence() {
         budget,
         backing,
         pool,
+        ..
     } = bench;
     drop(pool);
     assert_eq!((idle.waits(), backing.live_bytes()), (1, 200));

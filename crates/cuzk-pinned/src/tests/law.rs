@@ -64,7 +64,7 @@ struct Waiting {
     future: GrantFuture,
     token: CancelToken,
     bytes: u64,
-    asked_bytes: u64,
+    buffer_bytes: u64,
 }
 
 struct World {
@@ -77,10 +77,22 @@ struct World {
 }
 
 impl World {
-    /// Bytes that nobody can have back by reclaiming.
+    /// Bytes of buffers that nobody can have back by reclaiming.
     fn in_use_bytes(&self) -> u64 {
         let buffers = self.jobs.iter().flat_map(|(job, _)| &job.buffers);
-        buffers.map(|b| b.capacity() as u64).sum::<u64>() + self.extra_bytes()
+        buffers.map(|b| b.capacity() as u64).sum()
+    }
+
+    /// Whether a request fits beside what is in use, each byte counted once.
+    fn can_fit(&self, buffer_bytes: u64, bytes: u64) -> bool {
+        let buffers = self.in_use_bytes() + buffer_bytes;
+        buffers <= self.bench.share.limit_bytes()
+            && buffers + self.extra_bytes() + bytes <= LIMIT_BYTES
+    }
+
+    /// Whether it could ever be granted.
+    fn can_ever_fit(&self, buffer_bytes: u64, bytes: u64) -> bool {
+        buffer_bytes <= self.bench.share.limit_bytes() && buffer_bytes + bytes <= LIMIT_BYTES
     }
 
     /// Counted bytes that are not the pool's memory.
@@ -118,7 +130,12 @@ impl World {
     }
 
     fn poll(&mut self, index: usize) {
-        let can_fit = self.in_use_bytes() + self.waiting[index].asked_bytes <= LIMIT_BYTES;
+        let Waiting {
+            buffer_bytes,
+            bytes,
+            ..
+        } = self.waiting[index];
+        let can_fit = self.can_fit(buffer_bytes, bytes);
         let waiters = self.waiters();
         let future = self.waiting[index].future.as_mut();
         match future.poll(&mut Context::from_waker(Waker::noop())) {
@@ -127,7 +144,7 @@ impl World {
                 match result {
                     Ok(job) => self.admit(job, waiting.bytes),
                     Err(error) => assert!(
-                        waiting.token.is_cancelled() || waiting.asked_bytes > LIMIT_BYTES,
+                        waiting.token.is_cancelled() || !self.can_ever_fit(buffer_bytes, bytes),
                         "{error}"
                     ),
                 }
@@ -140,8 +157,7 @@ impl World {
     fn run(&mut self, step: Step) {
         match step {
             Step::Acquire(lens, bytes) => {
-                let asked_bytes = lens.iter().sum::<usize>() as u64 + bytes;
-                let can_fit = self.in_use_bytes() + asked_bytes <= LIMIT_BYTES;
+                let can_fit = self.can_fit(lens.iter().sum::<usize>() as u64, bytes);
                 let result = self.bench.try_acquire(&lens, bytes);
                 assert!(
                     result.is_ok() == can_fit || self.waiters() > 0 && is_refused(&result),
@@ -163,7 +179,7 @@ impl World {
                     future,
                     token,
                     bytes,
-                    asked_bytes: lens.iter().sum::<usize>() as u64 + bytes,
+                    buffer_bytes: lens.iter().sum::<usize>() as u64,
                 });
                 self.poll(self.waiting.len() - 1);
             }
@@ -219,7 +235,7 @@ impl World {
                 assert!(freed_bytes >= bytes.min(idle_bytes));
             }
             Step::Reserve(bytes) => {
-                let can_fit = self.in_use_bytes() + bytes <= LIMIT_BYTES;
+                let can_fit = self.can_fit(0, bytes);
                 match self.bench.budget.try_reserve(OTHERS, bytes) {
                     Ok(reservation) => self.reserved.push(reservation),
                     Err(error) => assert!(!can_fit || self.waiters() > 0, "{error}"),
@@ -245,9 +261,18 @@ proptest! {
     /// nothing is left at the end. (While memory is allocated and freed, the
     /// backing itself checks that it is counted.)
     #[test]
-    fn each_byte_is_counted_once(steps in steps()) {
+    fn each_byte_is_counted_once(
+        steps in steps(),
+        // No share, one that lacks bytes about as often as the whole, and one that
+        // always lacks them first.
+        share_bytes in prop_oneof![Just(LIMIT_BYTES), Just(80), Just(45)],
+    ) {
+        let bench = match share_bytes {
+            LIMIT_BYTES => Bench::new(LIMIT_BYTES),
+            _ => Bench::with_share(LIMIT_BYTES, share_bytes),
+        };
         let mut world = World {
-            bench: Bench::new(LIMIT_BYTES),
+            bench,
             jobs: Vec::new(),
             waiting: Vec::new(),
             reserved: Vec::new(),
@@ -262,6 +287,9 @@ proptest! {
             let stats = world.bench.pool.stats();
             let pool_bytes = stats.in_use_bytes + stats.idle_bytes + stats.fenced_bytes;
             prop_assert_eq!(world.bench.backing.live_bytes(), pool_bytes);
+            if share_bytes < LIMIT_BYTES {
+                prop_assert_eq!(world.bench.share.usage().used_bytes, pool_bytes);
+            }
         }
         let World { bench, jobs, waiting, reserved, .. } = world;
         drop((jobs, waiting, reserved));

@@ -3,8 +3,11 @@
 mod edges;
 mod fences;
 mod law;
+mod locking;
 mod order;
 mod reuse;
+mod shares;
+mod staging;
 mod threads;
 
 use std::ptr::NonNull;
@@ -78,9 +81,11 @@ unsafe impl Backing for CountingBacking {
     }
 }
 
-/// A pool over counted memory under a budget of its own.
+/// A pool over counted memory under a budget of its own, or a share of it.
 struct Bench {
     budget: Budget,
+    /// The pool's own ledger.
+    share: Budget,
     backing: Arc<CountingBacking>,
     pool: PinnedPool,
 }
@@ -88,10 +93,27 @@ struct Bench {
 impl Bench {
     fn new(limit_bytes: u64) -> Self {
         let budget = Budget::new(limit_bytes);
-        let backing = CountingBacking::under(&budget);
-        let pool = PinnedPool::new(budget.clone(), Arc::clone(&backing), PoolOptions::STANDARD);
+        Self::under(budget.clone(), budget)
+    }
+
+    /// Buffers count in a share of the limit, what is asked beside them does not.
+    fn with_share(limit_bytes: u64, share_bytes: u64) -> Self {
+        let budget = Budget::new(limit_bytes);
+        let share = budget.share("page-locked memory", share_bytes);
+        Self::under(budget, share)
+    }
+
+    fn under(budget: Budget, share: Budget) -> Self {
+        let backing = CountingBacking::under(&share);
+        let pool = PinnedPool::with_bytes_in(
+            share.clone(),
+            budget.clone(),
+            Arc::clone(&backing),
+            PoolOptions::STANDARD,
+        );
         Self {
             budget,
+            share,
             backing,
             pool,
         }
@@ -109,6 +131,7 @@ impl Bench {
     fn end(self) {
         drop(self.pool);
         assert_eq!(self.budget.usage().used_bytes, 0, "the ledger ends at zero");
+        assert_eq!(self.share.usage().used_bytes, 0, "its share as well");
         assert_eq!(self.backing.live_bytes(), 0, "no memory is left");
     }
 }
