@@ -69,7 +69,7 @@ pub use engine::{
 pub use error::ProveError;
 pub use keystore::{Eviction, HeldKey, KeyStore};
 pub use metrics::{Counter, Metrics};
-pub use shapes::Shapes;
+pub use shapes::{Shapes, circuit_shape};
 pub use stage::Placement;
 pub use timeline::{Span, Timeline};
 pub use workload::{CircuitId, CircuitSpec, Part, Workload, WorkloadError};

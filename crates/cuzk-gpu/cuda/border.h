@@ -99,4 +99,14 @@ int32_t cuzk_sum_g2(cuzk_device* device, const void* d_points,
                     void* d_work, size_t work_len, void* d_row,
                     cuzk_message message);
 
+// Multiples of one point: d_points[i] = scalars[i] times the base of the table, which
+// holds for each window of `window_bits` the multiples 0, 1, 2, ... of the shifted
+// base. Bytes of `d_work` needed: five coordinates a scalar.
+int32_t cuzk_multiples_g1(cuzk_device* device, const void* d_table, uint32_t window_bits,
+                          const void* d_scalars, size_t count, void* d_work, size_t work_len,
+                          void* d_points, cuzk_message message);
+int32_t cuzk_multiples_g2(cuzk_device* device, const void* d_table, uint32_t window_bits,
+                          const void* d_scalars, size_t count, void* d_work, size_t work_len,
+                          void* d_points, cuzk_message message);
+
 }  // extern "C"

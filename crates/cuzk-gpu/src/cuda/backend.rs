@@ -10,12 +10,13 @@ use std::thread::JoinHandle;
 use blstrs::Scalar;
 use cuzk_pinned::PinnedBacking;
 
-use super::device::{Device, DeviceMemory, MemoryUse};
+use super::device::{Device, DeviceMemory, Lane, MemoryUse};
+use super::multiples::{self, Tables};
 use super::plan::{Counts, Cutting, Workspace, align};
 use super::points::PointBytes;
 use super::prove::{Bench, COUNTERS_BYTES, Clock, Regions, prove, upload};
 use super::resident::{ResidentKey, ResidentShape, Staging};
-use crate::backend::{Backend, Completion, Pending, ProveRequest, Proved, pending};
+use crate::backend::{Backend, Completion, Pending, ProveRequest, Proved, Upload, pending};
 use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::cpu::h::{CSource, Transforms};
 use crate::error::BackendError;
@@ -79,12 +80,18 @@ pub struct CudaJob {
     pub s: Scalar,
 }
 
+/// What the device's thread is given to do.
+pub(super) enum Task {
+    Prove(Box<CudaJob>, Completion),
+    Multiples(multiples::Request),
+}
+
 /// Groth16 on one CUDA device.
 pub struct CudaBackend {
     options: CudaOptions,
     name: String,
     memory: Arc<MemoryUse>,
-    queue: Option<SyncSender<(CudaJob, Completion)>>,
+    queue: Option<SyncSender<Task>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -150,7 +157,7 @@ impl CudaBackend {
     pub fn submit_job(&self, job: CudaJob) -> Pending {
         let (completion, pending) = pending();
         let queue = self.queue.as_ref().expect("the queue lives until the drop");
-        let (refused, error) = match queue.try_send((job, completion)) {
+        let (refused, error) = match queue.try_send(Task::Prove(Box::new(job), completion)) {
             Ok(()) => return pending,
             Err(TrySendError::Full(refused)) => (
                 refused,
@@ -160,10 +167,17 @@ impl CudaBackend {
             ),
             Err(TrySendError::Disconnected(refused)) => (refused, BackendError::Lost),
         };
-        let (job, completion) = refused;
-        completion.columns_read(job.columns);
-        completion.done(Err(error));
+        if let Task::Prove(job, completion) = refused {
+            completion.columns_read(job.columns);
+            completion.done(Err(error));
+        }
         pending
+    }
+
+    /// Gives the device's thread something to do, once there is room in its queue.
+    pub(super) fn send(&self, task: Task) -> Result<(), BackendError> {
+        let queue = self.queue.as_ref().expect("the queue lives until the drop");
+        queue.send(task).map_err(|_| BackendError::Lost)
     }
 }
 
@@ -204,6 +218,10 @@ impl Backend for CudaBackend {
         self.column_layout(sizes)
     }
 
+    fn upload(&self) -> Upload {
+        Upload::FromColumns
+    }
+
     fn work_bytes(&self, _: &CircuitSizes, _: &Key, _: KeyTier) -> u64 {
         // Everything is on the device; what a proof takes here are its rows.
         1 << 20
@@ -229,6 +247,7 @@ struct Owner {
     keys: Vec<ResidentKey>,
     shapes: Vec<ResidentShape>,
     staging: Staging,
+    tables: Tables,
     clock: Clock,
     device: Device,
 }
@@ -248,40 +267,53 @@ impl Owner {
             keys: Vec::new(),
             shapes: Vec::new(),
             staging,
+            tables: Tables::default(),
             clock,
             device,
         })
     }
 
-    fn run(&mut self, jobs: &Receiver<(CudaJob, Completion)>) {
-        for (job, completion) in jobs {
-            let CudaJob {
-                columns,
-                inputs,
-                shape,
-                source,
+    fn run(&mut self, tasks: &Receiver<Task>) {
+        for task in tasks {
+            match task {
+                Task::Prove(job, completion) => self.run_proof(*job, completion),
+                Task::Multiples(request) => {
+                    // Whoever waits for an answer hears that there is none.
+                    let _ = catch_unwind(AssertUnwindSafe(|| {
+                        self.tables.serve(&self.device, request);
+                    }));
+                }
+            }
+        }
+    }
+
+    fn run_proof(&mut self, job: CudaJob, completion: Completion) {
+        let CudaJob {
+            columns,
+            inputs,
+            shape,
+            source,
+            r,
+            s,
+        } = job;
+        let mut columns = Some(columns);
+        // What is on the device after a panic is written anew by the next proof.
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let statement = Statement {
+                inputs: &inputs,
+                shape: &shape,
                 r,
                 s,
-            } = job;
-            let mut columns = Some(columns);
-            // What is on the device after a panic is written anew by the next proof.
-            let result = catch_unwind(AssertUnwindSafe(|| {
-                let statement = Statement {
-                    inputs: &inputs,
-                    shape: &shape,
-                    r,
-                    s,
-                };
-                self.carry_out(&mut columns, &statement, &shape, &source, &completion)
-            }))
-            .unwrap_or_else(|_| Err(BackendError::Panic("on the device's thread".to_owned())));
-            // Whoever hears of the end may drop the key, if nobody uses it.
-            drop((source, shape));
-            if let Some(columns) = columns {
-                completion.columns_read(columns);
-            }
-            completion.done(result);
+            };
+            self.carry_out(&mut columns, &statement, &shape, &source, &completion)
+        }))
+        .unwrap_or_else(|_| Err(BackendError::Panic("on the device's thread".to_owned())));
+        // Whoever hears of the end may drop the key, if nobody uses it.
+        drop((source, shape));
+        if let Some(columns) = columns {
+            completion.columns_read(columns);
         }
+        completion.done(result);
     }
 
     fn cutting(&self) -> Cutting {
@@ -331,7 +363,7 @@ impl Owner {
         );
         if proved.is_err() {
             // The next proof writes where this one may still work.
-            let _ = self.device.wait(super::device::Lane::Compute);
+            let _ = self.device.wait(Lane::Compute);
         }
         proved
     }

@@ -66,6 +66,26 @@ border! {
     fn cuzk_msm_g2(device: *mut RawDevice, points: Address, scalars: Address, count: usize, chunk: usize, window_bits: u32, work: Address, work_len: usize, rows: Address, rows_len: usize);
     fn cuzk_sum_g1(device: *mut RawDevice, points: Address, entries: Address, count: Address, work: Address, work_len: usize, row: Address);
     fn cuzk_sum_g2(device: *mut RawDevice, points: Address, entries: Address, count: Address, work: Address, work_len: usize, row: Address);
+    fn cuzk_multiples_g1(
+        device: *mut RawDevice,
+        table: Address,
+        window_bits: u32,
+        scalars: Address,
+        count: usize,
+        work: Address,
+        work_len: usize,
+        points: Address,
+    );
+    fn cuzk_multiples_g2(
+        device: *mut RawDevice,
+        table: Address,
+        window_bits: u32,
+        scalars: Address,
+        count: usize,
+        work: Address,
+        work_len: usize,
+        points: Address,
+    );
 }
 
 /// What every function returns where there is no device code.

@@ -14,6 +14,7 @@
 mod backend;
 mod border;
 mod device;
+mod multiples;
 mod plan;
 mod points;
 mod prove;

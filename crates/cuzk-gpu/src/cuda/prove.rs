@@ -197,9 +197,8 @@ fn quotient(bench: &Bench<'_>, sizes: &CircuitSizes) -> Result<(), BackendError>
 fn raw_scalar(scalar: &Scalar) -> RawScalar {
     // SAFETY: a scalar is four 64-bit limbs in memory, of the size of the words
     // (asserted beside the border).
-    RawScalar {
-        words: unsafe { std::mem::transmute::<Scalar, [u32; 8]>(*scalar) },
-    }
+    let words = unsafe { std::mem::transmute::<Scalar, [u32; 8]>(*scalar) };
+    RawScalar { words }
 }
 
 /// A query to be summed.

@@ -2,6 +2,8 @@
 //! that `--out` names.
 
 mod cpu_prove;
+#[cfg(feature = "cuda")]
+mod device_prove;
 mod params;
 #[cfg(feature = "cuda")]
 mod placements;
@@ -27,6 +29,9 @@ enum Command {
     OneProof(cpu_prove::OneProof),
     /// Key generation beside bellperson's.
     Params(params::Options),
+    /// The prover's stage on a GPU.
+    #[cfg(feature = "cuda")]
+    DeviceProve(device_prove::Options),
     /// How columns reach page-locked memory and the device, on a GPU.
     #[cfg(feature = "cuda")]
     Placements(placements::Options),
@@ -51,6 +56,8 @@ fn main() -> Result<()> {
         Command::CpuProve(options) => cpu_prove::run(&options),
         Command::OneProof(options) => cpu_prove::one_proof(&options),
         Command::Params(options) => params::run(&options),
+        #[cfg(feature = "cuda")]
+        Command::DeviceProve(options) => device_prove::run(&options),
         #[cfg(feature = "cuda")]
         Command::Placements(options) => placements::run(&options),
     }

@@ -2,6 +2,8 @@
 //! device print *skipped* where there is none, and fail instead under
 //! `CUZK_REQUIRE_GPU=1`.
 
+mod keys;
+mod multiples;
 mod proofs;
 mod sizes;
 mod sums;

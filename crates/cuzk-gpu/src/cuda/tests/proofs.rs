@@ -16,14 +16,18 @@ use crate::cpu::{CpuBackend, Job};
 use crate::cuda::{CudaBackend, CudaJob, PointBytes};
 use crate::{Columns, Proved};
 
-fn bytes(proof: &Proof<Bls12>) -> Vec<u8> {
+pub(super) fn bytes(proof: &Proof<Bls12>) -> Vec<u8> {
     let mut bytes = Vec::new();
     proof.write(&mut bytes).expect("a vector takes all bytes");
     bytes
 }
 
 /// The same job for the device, with columns of one scalar a constraint.
-fn cuda_job(assignment: &Assignment, job: &Job<Parameters<Bls12>>, c_source: CSource) -> CudaJob {
+pub(super) fn cuda_job(
+    assignment: &Assignment,
+    job: &Job<Parameters<Bls12>>,
+    c_source: CSource,
+) -> CudaJob {
     let rows = assignment.a.len();
     let source: Arc<Parameters<Bls12>> = Arc::clone(&job.source);
     CudaJob {
@@ -41,13 +45,13 @@ fn cuda_job(assignment: &Assignment, job: &Job<Parameters<Bls12>>, c_source: CSo
     }
 }
 
-fn proved(backend: &CudaBackend, job: CudaJob) -> Proved {
+pub(super) fn proved(backend: &CudaBackend, job: CudaJob) -> Proved {
     let mut pending = backend.submit_job(job);
     assert!(pending.columns_read().is_some(), "the columns come back");
     pending.done().expect("a request that fits")
 }
 
-fn cpu() -> CpuBackend {
+pub(super) fn cpu() -> CpuBackend {
     CpuBackend::new(options(CSource::Product, Transforms::Six)).expect("threads")
 }
 
@@ -65,7 +69,7 @@ fn compare(cpu: &CpuBackend, gpu: &CudaBackend, c_source: CSource, circuit: Rand
 }
 
 /// A circuit of about 2^log constraints.
-fn circuit(rng: &mut ChaCha8Rng, log: u32) -> RandomCircuit {
+pub(super) fn circuit(rng: &mut ChaCha8Rng, log: u32) -> RandomCircuit {
     let products = (1usize << log) - 8 + rng.next_u32() as usize % 16;
     RandomCircuit {
         seed: rng.next_u64(),
@@ -73,9 +77,9 @@ fn circuit(rng: &mut ChaCha8Rng, log: u32) -> RandomCircuit {
         early_inputs: rng.next_u32() as usize % 4,
         late_inputs: rng.next_u32() as usize % 3,
         unused: rng.next_u32() as usize % 3,
-        is_boolean: rng.next_u32() % 3 == 0,
-        has_no_aux: log < 8 && rng.next_u32() % 8 == 0,
-        has_inputs_in_b: rng.next_u32() % 2 == 0,
+        is_boolean: rng.next_u32().is_multiple_of(3),
+        has_no_aux: log < 8 && rng.next_u32().is_multiple_of(8),
+        has_inputs_in_b: rng.next_u32().is_multiple_of(2),
     }
 }
 

@@ -82,7 +82,7 @@ impl Scalars {
                 Self::OnlyLast if at + 1 == len => Scalar::random(&mut rng),
                 Self::OnlyFirst | Self::OnlyLast => Scalar::ZERO,
                 Self::Random => Scalar::random(&mut rng),
-                Self::Witness if at % 2 == 0 => Scalar::ZERO,
+                Self::Witness if at.is_multiple_of(2) => Scalar::ZERO,
                 Self::Witness if at % 3 != 0 => Scalar::ONE,
                 Self::Witness => Scalar::random(&mut rng),
             })
@@ -147,7 +147,7 @@ where
         let identity = P::identity().to_affine();
         let pick = |at: usize| match kind {
             Points::AllEqual => (self.affine[0], self.multiples[0]),
-            Points::Opposite if at % 2 == 0 => (self.affine[0], self.multiples[0]),
+            Points::Opposite if at.is_multiple_of(2) => (self.affine[0], self.multiples[0]),
             Points::Opposite => (-self.affine[0], -self.multiples[0]),
             Points::IdentityFirst if at == 0 => (identity, Scalar::ZERO),
             Points::IdentityMiddle if at == len / 2 => (identity, Scalar::ZERO),
