@@ -112,6 +112,7 @@ pub fn prove<S: PointSource>(
     Ok(Proved {
         proof,
         phases: PhaseTimes(phases.times),
+        tier: None,
     })
 }
 

@@ -12,16 +12,16 @@ use cuzk_pinned::PinnedBacking;
 
 use super::device::{Device, DeviceMemory, Lane, MemoryUse};
 use super::multiples::{self, Tables};
-use super::plan::{Counts, Cutting, Workspace, align};
+use super::plan::{Counts, Cutting, Workspace, align, point_bytes};
 use super::points::PointBytes;
-use super::prove::{Bench, COUNTERS_BYTES, Clock, Regions, prove, upload};
+use super::prove::{Bench, COUNTERS_BYTES, Clock, KeyPoints, Regions, prove, upload};
 use super::resident::{ResidentKey, ResidentShape, Staging};
 use crate::backend::{Backend, Completion, Pending, ProveRequest, Proved, Upload, pending};
 use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::cpu::h::{CSource, Transforms};
 use crate::error::BackendError;
 use crate::groth16::{Statement, check};
-use crate::key::{Key, KeyTier};
+use crate::key::{Key, KeyTier, Section};
 use crate::shape::{CircuitShape, CircuitSizes};
 
 /// How a CUDA backend works.
@@ -239,6 +239,11 @@ impl Backend for CudaBackend {
     }
 }
 
+/// Pieces of a key, as logarithms of their number of points. A device without room
+/// for the smallest has none for the columns of most circuits either.
+const PIECE_LOG_MIN: u32 = 16;
+const PIECE_LOG_MAX: u32 = 24;
+
 /// The device and everything on it, on the device's thread. Fields are dropped in
 /// this order: what lies on the device before the device.
 struct Owner {
@@ -337,9 +342,18 @@ impl Owner {
         let read = columns.as_ref().expect("the columns of a new job");
         check(read, &layout, statement, |section| source.count(section))?;
         let counts = Counts::of(shape);
-        self.make_room(source, shape, &counts)?;
-        let key = self.key(source)?;
+        let piece_len = self.make_room(source, shape, &counts)?;
         let list = self.shape(shape)?;
+        let place = match piece_len {
+            None => {
+                self.keep_key(source)?;
+                None
+            }
+            Some(len) => Some((
+                len,
+                self.device.allocate("points of a key", piece_bytes(len))?,
+            )),
+        };
 
         let (memory, workspace) = self.workspace.as_ref().expect("made above");
         let regions = regions(memory, workspace);
@@ -354,11 +368,20 @@ impl Owner {
         };
         upload(&bench, read, statement.inputs, sizes)?;
         completion.columns_read(columns.take().expect("the columns of a new job"));
+        let mut points = match &place {
+            None => KeyPoints::Resident(self.keys.last().expect("kept above")),
+            Some((piece_len, place)) => KeyPoints::Streamed {
+                source: &**source,
+                staging: &mut self.staging,
+                place: place.region(),
+                piece_len: *piece_len,
+            },
+        };
         let proved = prove(
             &bench,
             statement,
             source.vk(),
-            &self.keys[key],
+            &mut points,
             &self.shapes[list],
         );
         if proved.is_err() {
@@ -369,66 +392,128 @@ impl Owner {
     }
 
     /// Gets a workspace for the circuit and drops what nobody uses, or uses least,
-    /// until key and lists have room.
+    /// until the key and the lists have room. A key that has none beside the rest is
+    /// to be brought in pieces, of the number of points that is returned.
     fn make_room(
         &mut self,
         source: &Arc<dyn PointBytes>,
         shape: &Arc<CircuitShape>,
         counts: &Counts,
-    ) -> Result<(), BackendError> {
+    ) -> Result<Option<usize>, BackendError> {
         self.keys.retain(ResidentKey::is_alive);
         self.shapes.retain(ResidentShape::is_alive);
-        let wanted = Workspace::of(&shape.sizes, counts, &self.cutting());
-        let held = self
-            .workspace
-            .as_ref()
-            .map(|(_, held)| *held)
-            .unwrap_or_default();
-        let union = wanted.union(&held);
-        let mut needed = 0;
-        if union != held || self.workspace.is_none() {
+        let lists = ResidentShape::bytes(counts);
+        let whole = Workspace::of(&shape.sizes, counts, &self.cutting());
+        let asked = workspace_bytes(&whole) + lists + ResidentKey::bytes(&**source);
+        if asked <= self.room_when_empty() {
+            self.take_workspace(whole, source, shape, counts)?;
+            return Ok(None);
+        }
+        for log in (PIECE_LOG_MIN..=PIECE_LOG_MAX).rev() {
+            let pieces = counts.in_pieces(1 << log);
+            let workspace = Workspace::of(&shape.sizes, &pieces, &self.cutting());
+            let bytes = workspace_bytes(&workspace) + lists + piece_bytes(1 << log);
+            if bytes <= self.room_when_empty() {
+                // Nothing that was made for other proofs has room beside this one.
+                self.keys.clear();
+                self.shapes.retain(|held| held.is(shape));
+                if self
+                    .workspace
+                    .as_ref()
+                    .is_none_or(|(_, held)| *held != workspace)
+                {
+                    self.workspace = None;
+                    let memory = self
+                        .device
+                        .allocate("the workspace of a proof", workspace_bytes(&workspace))?;
+                    self.workspace = Some((memory, workspace));
+                }
+                return Ok(Some(1 << log));
+            }
+        }
+        Err(BackendError::DeviceMemory {
+            what: "a proof and its key",
+            asked,
+            free: self.device.room_bytes(),
+            limit: self.device.limit_bytes(),
+        })
+    }
+
+    /// Bytes there would be if no workspace, key or list were held.
+    fn room_when_empty(&self) -> u64 {
+        let keys: u64 = self.keys.iter().map(ResidentKey::held_bytes).sum();
+        let shapes: u64 = self.shapes.iter().map(ResidentShape::held_bytes).sum();
+        let workspace = self.workspace.as_ref();
+        let workspace = workspace.map_or(0, |(memory, _)| memory.region().bytes());
+        self.device.room_bytes() + keys + shapes + workspace
+    }
+
+    /// Makes room for a workspace, a whole key and the circuit's lists, which there is
+    /// once everything else is gone, and allocates the workspace.
+    fn take_workspace(
+        &mut self,
+        wanted: Workspace,
+        source: &Arc<dyn PointBytes>,
+        shape: &Arc<CircuitShape>,
+        counts: &Counts,
+    ) -> Result<(), BackendError> {
+        let held = self.workspace.as_ref().map(|(_, held)| *held);
+        // Circuits by turns share one workspace, as large as any of them needs.
+        let mut union = wanted.union(&held.unwrap_or_default());
+        if held != Some(union) {
             // Freed first: nobody needs both.
             self.workspace = None;
-            needed += union.total() + align(COUNTERS_BYTES);
         }
+        let mut others = 0;
         if !self.keys.iter().any(|key| key.is(source)) {
-            needed += ResidentKey::bytes(&**source);
+            others += ResidentKey::bytes(&**source);
         }
         if !self.shapes.iter().any(|held| held.is(shape)) {
-            needed += ResidentShape::bytes(counts);
+            others += ResidentShape::bytes(counts);
         }
-        // The most recently used stand last.
-        while needed > self.device.room_bytes() {
+        loop {
+            let own = match self.workspace {
+                Some(_) => 0,
+                None => workspace_bytes(&union),
+            };
+            if own + others <= self.device.room_bytes() {
+                break;
+            }
+            // The most recently used stand last; the room that only other circuits
+            // need in the workspace goes last of all.
             if let Some(at) = self.keys.iter().position(|key| !key.is(source)) {
                 self.keys.remove(at);
             } else if let Some(at) = self.shapes.iter().position(|held| !held.is(shape)) {
                 self.shapes.remove(at);
+            } else if union != wanted {
+                self.workspace = None;
+                union = wanted;
             } else {
                 return Err(BackendError::DeviceMemory {
                     what: "a proof and its key",
-                    asked: needed,
+                    asked: own + others,
                     free: self.device.room_bytes(),
                     limit: self.device.limit_bytes(),
                 });
             }
         }
         if self.workspace.is_none() {
-            let bytes = union.total() + align(COUNTERS_BYTES);
+            let bytes = workspace_bytes(&union);
             let memory = self.device.allocate("the workspace of a proof", bytes)?;
             self.workspace = Some((memory, union));
         }
         Ok(())
     }
 
-    /// Where the key stands among those on the device, loaded if it was not there.
-    fn key(&mut self, source: &Arc<dyn PointBytes>) -> Result<usize, BackendError> {
+    /// Puts the key last among those on the device, loaded if it was not there.
+    fn keep_key(&mut self, source: &Arc<dyn PointBytes>) -> Result<(), BackendError> {
         let found = self.keys.iter().position(|key| key.is(source));
         let key = match found {
             Some(at) => self.keys.remove(at),
             None => ResidentKey::load(&self.device, &mut self.staging, source)?,
         };
         self.keys.push(key);
-        Ok(self.keys.len() - 1)
+        Ok(())
     }
 
     /// Where the circuit's lists stand, made if they were not there.
@@ -441,6 +526,15 @@ impl Owner {
         self.shapes.push(held);
         Ok(self.shapes.len() - 1)
     }
+}
+
+/// Bytes of a place for points of either group.
+fn piece_bytes(len: usize) -> u64 {
+    len as u64 * point_bytes(Section::BG2)
+}
+
+fn workspace_bytes(workspace: &Workspace) -> u64 {
+    workspace.total() + align(COUNTERS_BYTES)
 }
 
 fn regions(memory: &DeviceMemory, workspace: &Workspace) -> Regions {

@@ -158,6 +158,16 @@ impl Counts {
         }
     }
 
+    /// With at most `len` entries a query, as where points come in pieces.
+    pub(super) fn in_pieces(&self, len: usize) -> Self {
+        Self {
+            h: self.h.min(len),
+            l: self.l.min(len),
+            a: self.a.min(len),
+            b: self.b.min(len),
+        }
+    }
+
     pub(super) fn of_section(&self, section: Section) -> usize {
         match section {
             Section::H => self.h,

@@ -1,13 +1,17 @@
 //! One proof on the device.
 
-use blstrs::{G1Projective, G2Projective, Scalar};
+use std::ops::Range;
+
+use bellperson::groth16::VerifyingKey;
+use blstrs::{Bls12, G1Projective, G2Projective, Scalar};
 
 use super::border::{self, RawScalar, call};
 use super::device::{Device, Event, Lane, Region};
 use super::plan::{
     Counts, Cut, Cutting, QUERIES, SCALAR_BYTES, align, partials_bytes, point_bytes, row_bytes,
 };
-use super::resident::{ResidentKey, ResidentShape};
+use super::points::PointBytes;
+use super::resident::{ResidentKey, ResidentShape, Staging};
 use super::rows::{RowPoint, combine};
 use crate::backend::{PhaseTimes, Proved};
 use crate::column::{Column, Columns};
@@ -15,7 +19,7 @@ use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::ntt::Domain;
 use crate::error::BackendError;
 use crate::groth16::{Statement, Sums, assemble, mismatch};
-use crate::key::Section;
+use crate::key::{KeyTier, Section};
 use crate::shape::CircuitSizes;
 
 /// Bytes of the counters of a split, in a region of their own.
@@ -110,49 +114,179 @@ fn queue_upload(
     copy(regions.assignment.part(used, aux), columns.aux.scalars())
 }
 
+/// Where the points of a proof's key are.
+pub(super) enum KeyPoints<'a> {
+    /// On the device.
+    Resident(&'a ResidentKey),
+    /// In their source: brought to `place` piece by piece, as they are used.
+    Streamed {
+        source: &'a dyn PointBytes,
+        staging: &'a mut Staging,
+        place: Region,
+        piece_len: usize,
+    },
+}
+
+impl KeyPoints<'_> {
+    fn tier(&self) -> KeyTier {
+        match self {
+            Self::Resident(_) => KeyTier::Resident,
+            Self::Streamed { .. } => KeyTier::File,
+        }
+    }
+
+    /// How many of a query's points are there at a time.
+    fn piece_len(&self, count: usize) -> usize {
+        match self {
+            Self::Resident(_) => count,
+            Self::Streamed { piece_len, .. } => *piece_len,
+        }
+    }
+
+    /// The points of a range, on the device. Those of another range are gone.
+    fn bring(
+        &mut self,
+        device: &Device,
+        section: Section,
+        range: Range<usize>,
+    ) -> Result<Region, BackendError> {
+        match self {
+            Self::Resident(key) => Ok(key.points(section)),
+            Self::Streamed {
+                source,
+                staging,
+                place,
+                ..
+            } => {
+                staging.load(device, *source, section, range, *place)?;
+                Ok(*place)
+            }
+        }
+    }
+}
+
 /// Proves what [`upload`] brought.
 pub(super) fn prove(
     bench: &Bench<'_>,
     statement: &Statement<'_>,
-    vk: &bellperson::groth16::VerifyingKey<blstrs::Bls12>,
-    key: &ResidentKey,
+    vk: &VerifyingKey<Bls12>,
+    key: &mut KeyPoints<'_>,
     shape: &ResidentShape,
 ) -> Result<Proved, BackendError> {
     let device = bench.device;
-    let counts = Counts::of(statement.shape);
-    let sizes = &statement.shape.sizes;
-    quotient(bench, sizes)?;
-    device.record(Lane::Compute, &bench.clock.0[2])?;
-
-    let mut made = Vec::with_capacity(QUERIES.len());
-    let share = bench.regions.rows.bytes() / QUERIES.len() as u64 / 256 * 256;
-    for (at, section) in QUERIES.into_iter().enumerate() {
-        let query = Query {
-            section,
-            count: counts.of_section(section),
-            points: key.points(section),
-            index: shape.index(section),
-            rows: bench.regions.rows.part(at as u64 * share, share),
-        };
-        let sum = match section {
-            Section::H => query.whole(bench, bench.regions.a, bench.regions.scratch)?,
-            _ => query.sum(bench, sizes)?,
-        };
-        made.push(sum);
-        device.record(Lane::Compute, &bench.clock.0[3 + at])?;
-    }
-    let [h, l, a, b_g1] = [0, 1, 2, 3].map(|at| made[at].total::<G1Projective>(device));
+    let passed = |phase: usize| device.record(Lane::Compute, &bench.clock.0[phase]);
+    quotient(bench, &statement.shape.sizes)?;
+    passed(2)?;
+    let mut queries = Queries {
+        bench,
+        key,
+        shape,
+        sizes: &statement.shape.sizes,
+        counts: Counts::of(statement.shape),
+    };
+    let h = queries.sum::<G1Projective>(Section::H)?;
+    passed(3)?;
+    let l = queries.sum::<G1Projective>(Section::L)?;
+    passed(4)?;
+    let a = queries.sum::<G1Projective>(Section::A)?;
+    passed(5)?;
+    let b_g1 = queries.sum::<G1Projective>(Section::BG1)?;
+    passed(6)?;
+    let b_g2 = queries.sum::<G2Projective>(Section::BG2)?;
+    passed(7)?;
     let sums = Sums {
-        h: h?,
-        l: l?,
-        a: a?,
-        b_g1: b_g1?,
-        b_g2: made[4].total::<G2Projective>(device)?,
+        h: h.total(device)?,
+        l: l.total(device)?,
+        a: a.total(device)?,
+        b_g1: b_g1.total(device)?,
+        b_g2: b_g2.total(device)?,
     };
     Ok(Proved {
         proof: assemble(vk, &sums, statement.r, statement.s),
         phases: bench.clock.times()?,
+        tier: Some(key.tier()),
     })
+}
+
+/// The queries of one proof.
+struct Queries<'a, 'k> {
+    bench: &'a Bench<'a>,
+    key: &'a mut KeyPoints<'k>,
+    shape: &'a ResidentShape,
+    sizes: &'a CircuitSizes,
+    counts: Counts,
+}
+
+/// A sum under way: what is added up, and what still lies on the device.
+struct Sum<P> {
+    done: P,
+    made: Option<Made>,
+}
+
+impl<P: RowPoint> Sum<P> {
+    fn total(&self, device: &Device) -> Result<P, BackendError> {
+        match &self.made {
+            None => Ok(self.done),
+            Some(made) => Ok(self.done + made.total::<P>(device)?),
+        }
+    }
+}
+
+impl Queries<'_, '_> {
+    /// Queues the sum of a query. Of several pieces all but the last are waited for,
+    /// since the next one takes their place.
+    fn sum<P: RowPoint>(&mut self, section: Section) -> Result<Sum<P>, BackendError> {
+        let (bench, device) = (self.bench, self.bench.device);
+        let count = self.counts.of_section(section);
+        let at = QUERIES.iter().position(|&query| query == section);
+        let at = at.expect("a query") as u64;
+        let share = bench.regions.rows.bytes() / QUERIES.len() as u64;
+        let rows = bench.regions.rows.part(at * share, share);
+        let mut sum = Sum {
+            done: P::identity(),
+            made: None,
+        };
+        for start in (0..count).step_by(self.key.piece_len(count).max(1)) {
+            let len = self.key.piece_len(count).min(count - start);
+            if let Some(made) = sum.made.take() {
+                sum.done += made.total::<P>(device)?;
+            }
+            let query = Query {
+                section,
+                count: len,
+                points: self.key.bring(device, section, start..start + len)?,
+                index: self
+                    .shape
+                    .index(section)
+                    .map(|index| index.part(start as u64 * 4, len as u64 * 4)),
+                rows,
+            };
+            sum.made = Some(match section {
+                Section::H => {
+                    let scalars = bench
+                        .regions
+                        .a
+                        .part(start as u64 * SCALAR_BYTES, len as u64 * SCALAR_BYTES);
+                    query.whole(bench, scalars, bench.regions.scratch)?
+                }
+                _ => query.sum(bench, self.scalars(section, start, len))?,
+            });
+        }
+        Ok(sum)
+    }
+
+    /// Where a piece's scalars are, or what its indices point into.
+    fn scalars(&self, section: Section, start: usize, len: usize) -> Region {
+        let assignment = self.bench.regions.assignment;
+        let scalars = |from: usize, len: usize| {
+            assignment.part(from as u64 * SCALAR_BYTES, len as u64 * SCALAR_BYTES)
+        };
+        match section {
+            // Entries are the auxiliary variables in their order.
+            Section::L => scalars(self.sizes.inputs + start, len),
+            _ => scalars(0, self.sizes.inputs + self.sizes.aux),
+        }
+    }
 }
 
 /// Queues the transforms: evaluations of A and B (and C) in, coefficients of h out.
@@ -273,12 +407,8 @@ impl Query {
         })
     }
 
-    /// The sum of a query over the assignment.
-    pub(super) fn sum(
-        &self,
-        bench: &Bench<'_>,
-        sizes: &CircuitSizes,
-    ) -> Result<Made, BackendError> {
+    /// The sum of a query whose scalars, or what its indices point into, are these.
+    pub(super) fn sum(&self, bench: &Bench<'_>, scalars: Region) -> Result<Made, BackendError> {
         if self.count == 0 {
             return Ok(Made {
                 ones: None,
@@ -286,17 +416,6 @@ impl Query {
             });
         }
         let mut scratch = Bump(bench.regions.scratch);
-        let scalars = match self.index {
-            // Entries are the auxiliary variables in their order.
-            None => bench.regions.assignment.part(
-                sizes.inputs as u64 * SCALAR_BYTES,
-                sizes.aux as u64 * SCALAR_BYTES,
-            ),
-            Some(_) => bench
-                .regions
-                .assignment
-                .part(0, (sizes.inputs + sizes.aux) as u64 * SCALAR_BYTES),
-        };
         let list_bytes = self.count as u64 * 4;
         let (ones, rest) = (scratch.take(list_bytes), scratch.take(list_bytes));
         let found = self.split(bench, scalars, ones, rest)?;

@@ -3,6 +3,7 @@
 
 use std::mem::take;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use cuzk_pinned::PinnedBacking;
@@ -59,28 +60,45 @@ impl Staging {
         })
     }
 
-    /// Brings a section of a key into `points`, decoded and checked.
-    fn load(
+    /// Brings the points `range` of a section into `points`, decoded and checked, and
+    /// waits for them.
+    pub(super) fn load(
         &mut self,
         device: &Device,
         source: &dyn PointBytes,
         section: Section,
+        range: Range<usize>,
+        points: Region,
+    ) -> Result<(), BackendError> {
+        let loaded = self.queue_load(device, source, section, range, points);
+        if loaded.is_err() {
+            // What is queued may still read the buffers.
+            let _ = device.wait(Lane::Upload);
+        }
+        loaded
+    }
+
+    fn queue_load(
+        &mut self,
+        device: &Device,
+        source: &dyn PointBytes,
+        section: Section,
+        range: Range<usize>,
         points: Region,
     ) -> Result<(), BackendError> {
         let bytes = point_bytes(section);
-        let count = source.count(section);
         let faults = self.faults.region();
         device.fill(Lane::Upload, faults, 0xff)?;
         let chunk = self.halves[0].buffer.len() / bytes as usize;
-        for (turn, start) in (0..count).step_by(chunk).enumerate() {
-            let len = chunk.min(count - start);
+        for (turn, start) in range.clone().step_by(chunk).enumerate() {
+            let len = chunk.min(range.end - start);
             let half = &mut self.halves[turn % 2];
             if take(&mut half.is_used) {
                 half.free.wait()?;
             }
             let staged = &mut half.buffer.as_bytes_mut()[..len * bytes as usize];
             fill(source, section, start, bytes as usize, staged, self.threads)?;
-            let to = points.part(start as u64 * bytes, len as u64 * bytes);
+            let to = points.part((start - range.start) as u64 * bytes, len as u64 * bytes);
             let copied_to = match source.encoding() {
                 Encoding::Memory => to,
                 Encoding::File => half.encoded.region(),
@@ -172,7 +190,7 @@ fn decode(
 pub(super) struct ResidentKey {
     source: Weak<dyn PointBytes>,
     /// What the regions lie in.
-    _memory: DeviceMemory,
+    memory: DeviceMemory,
     sections: [Region; QUERIES.len()],
 }
 
@@ -200,11 +218,12 @@ impl ResidentKey {
             region
         });
         for (section, region) in QUERIES.into_iter().zip(sections) {
-            staging.load(device, &**source, section, region)?;
+            let all = 0..source.count(section);
+            staging.load(device, &**source, section, all, region)?;
         }
         Ok(Self {
             source: Arc::downgrade(source),
-            _memory: memory,
+            memory,
             sections,
         })
     }
@@ -213,6 +232,11 @@ impl ResidentKey {
     pub(super) fn is(&self, source: &Arc<dyn PointBytes>) -> bool {
         // The weak handle keeps the address from being used again.
         std::ptr::addr_eq(self.source.as_ptr(), Arc::as_ptr(source))
+    }
+
+    /// Bytes held on the device.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.memory.region().bytes()
     }
 
     /// Whether somebody still has the key.
@@ -234,7 +258,7 @@ impl ResidentKey {
 /// indices into inputs and auxiliary variables, one after the other.
 pub(super) struct ResidentShape {
     shape: Weak<CircuitShape>,
-    _memory: DeviceMemory,
+    memory: DeviceMemory,
     a: Region,
     b: Region,
 }
@@ -263,7 +287,7 @@ impl ResidentShape {
         )?;
         Ok(Self {
             shape: Arc::downgrade(shape),
-            _memory: memory,
+            memory,
             a,
             b,
         })
@@ -272,6 +296,11 @@ impl ResidentShape {
     /// Whether this is that shape.
     pub(super) fn is(&self, shape: &Arc<CircuitShape>) -> bool {
         std::ptr::addr_eq(self.shape.as_ptr(), Arc::as_ptr(shape))
+    }
+
+    /// Bytes held on the device.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.memory.region().bytes()
     }
 
     /// Whether somebody still has the shape.

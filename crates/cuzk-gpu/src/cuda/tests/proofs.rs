@@ -14,6 +14,7 @@ use crate::cpu::tests::circuit::{Assignment, RandomCircuit};
 use crate::cpu::tests::{column, job, meaningless_key, options, scalar};
 use crate::cpu::{CpuBackend, Job};
 use crate::cuda::{CudaBackend, CudaJob, PointBytes};
+use crate::key::KeyTier;
 use crate::{Columns, Proved};
 
 pub(super) fn bytes(proof: &Proof<Bls12>) -> Vec<u8> {
@@ -209,4 +210,32 @@ fn gpu_keys_make_room_for_each_other_and_a_proof_that_never_fits_is_refused() {
         error.to_string().contains("the limit is 4194304"),
         "{error}"
     );
+}
+
+/// A device whose memory holds no whole key: the points come in pieces, the bytes of
+/// the proof are the same, and it says so.
+#[test]
+fn gpu_a_key_that_does_not_fit_is_streamed() {
+    let assignment = Assignment::of(circuit(&mut ChaCha8Rng::seed_from_u64(18), 18));
+    let key = Arc::new(meaningless_key(&assignment.shape(), 1));
+    let job = job(
+        &assignment,
+        CColumn::Scratch,
+        key,
+        Scalar::from(3),
+        Scalar::from(4),
+    );
+    let Some(gpu) = backend(|_| {}) else { return };
+    let resident = proved(&gpu, cuda_job(&assignment, &job, CSource::Product));
+    assert_eq!(resident.tier, Some(KeyTier::Resident));
+    let held = gpu.device_bytes();
+    drop(gpu);
+    let key_bytes = (1u64 << 18) * (96 * 4 + 192);
+    let gpu = backend(|options| options.memory_bytes_max = Some(held - key_bytes / 2));
+    let Some(gpu) = gpu else { return };
+    for _ in 0..3 {
+        let streamed = proved(&gpu, cuda_job(&assignment, &job, CSource::Product));
+        assert_eq!(streamed.tier, Some(KeyTier::File));
+        assert_eq!(bytes(&streamed.proof), bytes(&resident.proof));
+    }
 }

@@ -18,7 +18,6 @@ use crate::cuda::prove::{Bench, COUNTERS_BYTES, Clock, Query, Regions};
 use crate::cuda::rows::RowPoint;
 use crate::error::BackendError;
 use crate::key::Section;
-use crate::shape::CircuitSizes;
 
 /// Sizes on both sides of a warp, a block, a bound of the windows' choice, and of
 /// powers of two.
@@ -247,12 +246,7 @@ impl Place {
             index: None,
             rows,
         };
-        let sizes = CircuitSizes {
-            inputs: 0,
-            aux: scalars.len(),
-            constraints: 0,
-        };
-        query.sum(&bench, &sizes)?.total::<P>(device)
+        query.sum(&bench, to_scalars)?.total::<P>(device)
     }
 }
 
