@@ -104,12 +104,6 @@ impl Cutting {
         Cut::new(count, self.chunk_max, self.window_bits)
     }
 
-    /// Most entries of a query whose points are gathered: with more than this
-    /// share of full scalars, multiplying all of them costs less memory.
-    pub(super) fn gathered_max(count: usize) -> usize {
-        count / 4
-    }
-
     /// The most that the cuts of up to `count` entries take: a smaller sum may have
     /// more windows than a larger one.
     fn most(&self, count: usize, bytes: impl Fn(&Cut) -> u64) -> u64 {
@@ -122,20 +116,23 @@ impl Cutting {
             .fold(0, u64::max)
     }
 
-    /// Bytes of scratch that the sum of a query takes.
+    /// Bytes of scratch that the sum of a query takes at least: its lists, and what
+    /// multiplying every entry takes.
     pub(super) fn query_bytes(&self, section: Section, count: usize, is_indexed: bool) -> u64 {
-        let lists = 2 * align(count as u64 * 4);
-        let gathered = Self::gathered_max(count);
-        let split = align(gathered as u64 * SCALAR_BYTES)
-            + align(gathered as u64 * point_bytes(section))
-            + self.most(gathered, |cut| cut.work_bytes(section, self.processors));
         let scalars = if is_indexed {
             align(count as u64 * SCALAR_BYTES)
         } else {
             0
         };
-        let whole = scalars + self.cut(count).work_bytes(section, self.processors);
-        lists + split.max(whole)
+        let work = self.cut(count).work_bytes(section, self.processors);
+        2 * align(count as u64 * 4) + scalars + work
+    }
+
+    /// Bytes of scratch, beside the lists, for multiplying `count` gathered entries.
+    pub(super) fn gathered_bytes(&self, section: Section, count: usize) -> u64 {
+        align(count as u64 * SCALAR_BYTES)
+            + align(count as u64 * point_bytes(section))
+            + self.cut(count).work_bytes(section, self.processors)
     }
 }
 
@@ -233,8 +230,6 @@ impl Workspace {
 
 /// Bytes of the rows of a query at their most: its ones' row, and its rest's.
 pub(super) fn rows_bytes(section: Section, count: usize, cutting: &Cutting) -> u64 {
-    let rest = cutting
-        .most(Cutting::gathered_max(count), |cut| cut.rows_bytes(section))
-        .max(cutting.cut(count).rows_bytes(section));
+    let rest = cutting.most(count, |cut| cut.rows_bytes(section));
     align(row_bytes(section)) + align(rest)
 }

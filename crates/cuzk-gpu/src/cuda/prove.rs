@@ -419,8 +419,12 @@ impl Query {
         let list_bytes = self.count as u64 * 4;
         let (ones, rest) = (scratch.take(list_bytes), scratch.take(list_bytes));
         let found = self.split(bench, scalars, ones, rest)?;
-        let gathered_max = Cutting::gathered_max(self.count);
-        if !bench.is_split || found.rest as usize > gathered_max {
+        // Without room to gather the full scalars and their points, nearly all of
+        // them are multiplied anyway.
+        let gathered_bytes = bench
+            .cutting
+            .gathered_bytes(self.section, found.rest as usize);
+        if !bench.is_split || gathered_bytes > scratch.0.bytes() {
             let scalars = match self.index {
                 None => scalars,
                 Some(_) => {

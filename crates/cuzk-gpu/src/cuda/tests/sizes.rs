@@ -1,6 +1,6 @@
 //! The plan of bytes, without a device.
 
-use crate::cuda::plan::{Counts, Cut, Cutting, QUERIES, Workspace, rows_bytes};
+use crate::cuda::plan::{Counts, Cut, Cutting, QUERIES, Workspace, align, rows_bytes};
 use crate::key::Section;
 use crate::shape::CircuitSizes;
 
@@ -27,25 +27,33 @@ fn windows_cover_a_scalar_and_chunks_every_entry() {
     }
 }
 
-/// A query with fewer full scalars than the most may have more windows: the scratch
-/// must have room for it too.
+/// A query with fewer full scalars than the most may have more windows: the rows must
+/// have room for it too.
 #[test]
-fn scratch_and_rows_have_room_for_every_number_of_full_scalars() {
+fn rows_have_room_for_every_number_of_full_scalars() {
     for count in [1usize, 40, 5_000, 300_000, 9_000_000] {
         for section in QUERIES {
-            let is_indexed = section != Section::L;
-            let scratch = CUTTING.query_bytes(section, count, is_indexed);
             let rows = rows_bytes(section, count, &CUTTING);
-            let step = (count / 997).max(1);
-            for rest in (1..=Cutting::gathered_max(count)).step_by(step) {
+            for rest in (1..=count).step_by((count / 997).max(1)) {
                 let cut = CUTTING.cut(rest);
-                let gathered = rest as u64 * (32 + 192);
-                let lists = 2 * (count as u64 * 4).next_multiple_of(256);
-                let least = lists + cut.work_bytes(section, 132);
-                assert!(scratch >= least, "{section} {count} {rest}");
                 assert!(rows >= cut.rows_bytes(section), "{section} {count} {rest}");
-                assert!(gathered <= count as u64 * 56, "{section} {count} {rest}");
             }
+        }
+    }
+}
+
+/// With the share of full scalars that a Filecoin witness has, they are gathered:
+/// the scratch that there is for other things is enough.
+#[test]
+fn a_filecoin_witness_is_gathered() {
+    for log in [15, 20, 24, 27] {
+        let count = 1usize << log;
+        for section in [Section::L, Section::A, Section::BG2] {
+            let scratch = (64u64 << log).max(CUTTING.query_bytes(section, count, true));
+            let room = scratch - 2 * align(count as u64 * 4);
+            let share = if section == Section::BG2 { 8 } else { 5 };
+            let needed = CUTTING.gathered_bytes(section, count / share);
+            assert!(needed <= room, "{section} 2^{log}: {needed} of {room}");
         }
     }
 }
