@@ -20,6 +20,7 @@ pub(crate) fn compile() {
     }
     if variable("CUZK_CUDA_SKIP").is_some_and(|value| value != "0") {
         println!("cargo::rustc-cfg=cuzk_cuda_stubs");
+        println!("cargo::rustc-env=CUZK_CUDA_COMPILED=");
         return;
     }
     println!("cargo::rerun-if-changed=cuda");
@@ -39,7 +40,9 @@ pub(crate) fn compile() {
         format!("-I{}", sppark.display()),
         format!("-I{blst}"),
     ];
-    for arch in architectures(&nvcc) {
+    let archs = architectures(&nvcc);
+    println!("cargo::rustc-env=CUZK_CUDA_COMPILED={}", archs.join(","));
+    for arch in archs {
         flags.push(format!("-gencode=arch=compute_{arch},code=sm_{arch}"));
     }
     let mut units: Vec<Unit> = sources().map(|source| Unit::new(source, &out)).collect();

@@ -28,6 +28,7 @@
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod accelerator;
 mod backend;
 mod column;
 pub mod cpu;
@@ -40,6 +41,7 @@ pub mod key;
 mod shape;
 mod verify;
 
+pub use accelerator::{DeviceOptions, DeviceReport, devices, open_device};
 pub use backend::{
     Backend, Completion, Pending, PhaseTimes, ProveRequest, Proved, Upload, pending,
 };

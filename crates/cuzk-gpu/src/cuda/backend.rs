@@ -1,6 +1,5 @@
 //! The backend and the thread that owns its device.
 
-use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,53 +15,14 @@ use super::plan::{Counts, Cutting, Workspace, align, point_bytes};
 use super::points::PointBytes;
 use super::prove::{Bench, COUNTERS_BYTES, Clock, KeyPoints, Regions, prove, upload};
 use super::resident::{ResidentKey, ResidentShape, Staging};
+use crate::accelerator::DeviceOptions;
 use crate::backend::{Backend, Completion, Pending, ProveRequest, Proved, Upload, pending};
 use crate::column::{CColumn, ColumnLayout, Columns};
-use crate::cpu::h::{CSource, Transforms};
+use crate::cpu::h::CSource;
 use crate::error::BackendError;
 use crate::groth16::{Statement, check};
 use crate::key::{Key, KeyTier, Section};
 use crate::shape::{CircuitShape, CircuitSizes};
-
-/// How a CUDA backend works.
-#[derive(Clone, Copy, Debug)]
-pub struct CudaOptions {
-    /// Number of the device, as the driver counts those that are visible.
-    pub ordinal: usize,
-    /// Most bytes of device memory to hold; all of it if `None`.
-    pub memory_bytes_max: Option<u64>,
-    /// Proofs that may wait behind the one under way; one more is refused.
-    pub queue_len_max: usize,
-    /// Threads that read a key's points.
-    pub load_threads: NonZeroUsize,
-    /// Whether C is computed or taken from synthesis.
-    pub c_source: CSource,
-    /// How many transforms make the quotient polynomial.
-    pub transforms: Transforms,
-    /// Whether zeros and ones are taken out before a multiplication.
-    pub is_split: bool,
-    /// Bits of a multiplication's windows, 10 to 20; chosen by its size if `None`.
-    pub window_bits: Option<u32>,
-    /// Most entries that a multiplication takes at a time: a multiple of 32.
-    pub chunk_len_max: usize,
-}
-
-impl CudaOptions {
-    /// The least work and memory traffic on a device.
-    pub fn new(ordinal: usize, load_threads: NonZeroUsize, queue_len_max: usize) -> Self {
-        Self {
-            ordinal,
-            memory_bytes_max: None,
-            queue_len_max,
-            load_threads,
-            c_source: CSource::Product,
-            transforms: Transforms::Six,
-            is_split: true,
-            window_bits: None,
-            chunk_len_max: 1 << 24,
-        }
-    }
-}
 
 /// A proof to be made with points from any source.
 pub struct CudaJob {
@@ -88,7 +48,7 @@ pub(super) enum Task {
 
 /// Groth16 on one CUDA device.
 pub struct CudaBackend {
-    options: CudaOptions,
+    options: DeviceOptions,
     name: String,
     memory: Arc<MemoryUse>,
     queue: Option<SyncSender<Task>>,
@@ -102,7 +62,10 @@ impl CudaBackend {
     ///
     /// # Errors
     /// [`BackendError::Device`] with what is missing, and [`BackendError::Start`].
-    pub fn start(options: CudaOptions, staging: [PinnedBacking; 2]) -> Result<Self, BackendError> {
+    pub fn start(
+        options: DeviceOptions,
+        staging: [PinnedBacking; 2],
+    ) -> Result<Self, BackendError> {
         let memory = Arc::new(MemoryUse::default());
         let (queue, jobs) = sync_channel(options.queue_len_max);
         let (opened, answer) = sync_channel(1);
@@ -181,7 +144,7 @@ impl CudaBackend {
     }
 }
 
-fn layout(options: &CudaOptions, sizes: &CircuitSizes) -> ColumnLayout {
+fn layout(options: &DeviceOptions, sizes: &CircuitSizes) -> ColumnLayout {
     ColumnLayout {
         rows: sizes.constraints,
         aux: sizes.aux,
@@ -247,7 +210,7 @@ const PIECE_LOG_MAX: u32 = 24;
 /// The device and everything on it, on the device's thread. Fields are dropped in
 /// this order: what lies on the device before the device.
 struct Owner {
-    options: CudaOptions,
+    options: DeviceOptions,
     workspace: Option<(DeviceMemory, Workspace)>,
     keys: Vec<ResidentKey>,
     shapes: Vec<ResidentShape>,
@@ -259,7 +222,7 @@ struct Owner {
 
 impl Owner {
     fn open(
-        options: CudaOptions,
+        options: DeviceOptions,
         staging: [PinnedBacking; 2],
         memory: Arc<MemoryUse>,
     ) -> Result<Self, BackendError> {

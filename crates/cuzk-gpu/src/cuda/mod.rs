@@ -17,6 +17,7 @@ mod device;
 mod multiples;
 mod plan;
 mod points;
+mod probe;
 mod prove;
 mod resident;
 mod rows;
@@ -27,5 +28,6 @@ mod tests;
 // Its list of devices is linked only if the crate is named.
 use sppark as _;
 
-pub use backend::{CudaBackend, CudaJob, CudaOptions};
+pub use backend::{CudaBackend, CudaJob};
 pub use points::{Encoding, PointBytes};
+pub(crate) use probe::devices;

@@ -12,7 +12,8 @@ use clap::Args;
 use cuzk_budget::{Budget, Consumer, Priority, Wait};
 use cuzk_core::circuit_shape;
 use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate_with};
-use cuzk_gpu::cuda::{CudaBackend, CudaOptions};
+use cuzk_gpu::DeviceOptions;
+use cuzk_gpu::cuda::CudaBackend;
 use cuzk_gpu::{Backend, CircuitShape, Columns, Key, KeyChecks, PointCheck, ProveRequest, Proved};
 use cuzk_pinned::cuda::{RegisterOptions, RegisteredBacking};
 use cuzk_pinned::{AcquireRequest, PinnedPool, PoolOptions};
@@ -80,7 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     );
     let mut staging = buffers(&pool, &[STAGING_BYTES; 2])?.into_iter();
     let staging = [0; 2].map(|_| staging.next().expect("two buffers"));
-    let mut settings = CudaOptions::new(options.device, threads, 4);
+    let mut settings = DeviceOptions::new(options.device, threads, 4);
     settings.window_bits = options.window_bits;
     if let Some(log) = options.log_chunk {
         settings.chunk_len_max = 1 << log;

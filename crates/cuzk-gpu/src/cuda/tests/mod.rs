@@ -17,8 +17,9 @@ use cuzk_budget::{Budget, Consumer, Priority, Wait};
 use cuzk_pinned::cuda::CudaBacking;
 use cuzk_pinned::{AcquireRequest, PinnedBacking, PinnedPool, PoolOptions};
 
+use super::CudaBackend;
 use super::device::{Device, MemoryUse, Plain};
-use super::{CudaBackend, CudaOptions};
+use crate::DeviceOptions;
 
 const THREADS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 const STAGING_BYTES: usize = 1 << 20;
@@ -64,8 +65,8 @@ fn staging() -> Option<[PinnedBacking; 2]> {
 }
 
 /// A backend on the first device.
-fn backend(change: impl FnOnce(&mut CudaOptions)) -> Option<CudaBackend> {
-    let mut options = CudaOptions::new(0, THREADS, 4);
+fn backend(change: impl FnOnce(&mut DeviceOptions)) -> Option<CudaBackend> {
+    let mut options = DeviceOptions::new(0, THREADS, 4);
     change(&mut options);
     opened(CudaBackend::start(options, staging()?))
 }
