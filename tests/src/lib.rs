@@ -8,3 +8,4 @@ pub mod oracle;
 pub mod record;
 pub mod request;
 pub mod stats;
+pub mod stock;

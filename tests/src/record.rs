@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::stats::{Interval, interval};
 
@@ -13,7 +14,7 @@ use crate::stats::{Interval, interval};
 #[derive(Debug, Serialize)]
 pub struct Record {
     /// Name of the measurement (`cpu-prove`).
-    pub name: &'static str,
+    pub name: String,
     /// One sentence that the numbers test.
     pub claim: &'static str,
     /// Commit of the program that measured.
@@ -47,6 +48,12 @@ pub struct Machine {
     /// Version of its driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
+    /// Version of the toolkit that compiled the device code, where any ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub toolkit: Option<String>,
+    /// The architectures that it was compiled for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub archs: Vec<String>,
 }
 
 /// One case. A case that failed or did not verify has no figures.
@@ -72,6 +79,41 @@ pub struct Case {
     /// Most bytes at one moment.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub peak: BTreeMap<&'static str, u64>,
+    /// Bytes that crossed the bus, in our median run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pcie_bytes: Option<u64>,
+    /// What an ablation says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// What only this measurement has (`busy`, `wall_s`), and words: why a case has no
+    /// figures, or fewer.
+    #[serde(flatten)]
+    pub more: BTreeMap<&'static str, Value>,
+}
+
+/// What a switch does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Verdict {
+    /// On is faster.
+    #[serde(rename = "win")]
+    Win,
+    /// Off is faster.
+    #[serde(rename = "loss")]
+    Loss,
+    /// The interval of the ratio holds 1.
+    #[serde(rename = "no effect")]
+    NoEffect,
+}
+
+impl Verdict {
+    /// Of how many times as fast as off a switch makes it.
+    pub fn of(ratio: Spread) -> Self {
+        match ratio {
+            Spread { low, .. } if low > 1.0 => Self::Win,
+            Spread { high, .. } if high < 1.0 => Self::Loss,
+            _ => Self::NoEffect,
+        }
+    }
 }
 
 /// A median with its interval.
@@ -144,8 +186,16 @@ impl Case {
                 series: Series::new(theirs, "ms"),
             }),
             ratio: Some(interval(&ratios).into()),
-            phases_ms: BTreeMap::new(),
-            peak: BTreeMap::new(),
+            ..Self::failed(String::new())
+        }
+    }
+
+    /// A case of paired samples in milliseconds with a switch on and off.
+    pub fn ablation(case: String, pairs: &[(f64, f64)]) -> Self {
+        let case = Self::paired(case, "off", pairs);
+        Self {
+            verdict: case.ratio.map(Verdict::of),
+            ..case
         }
     }
 
@@ -184,15 +234,18 @@ impl Case {
             ratio: None,
             phases_ms: BTreeMap::new(),
             peak: BTreeMap::new(),
+            pcie_bytes: None,
+            verdict: None,
+            more: BTreeMap::new(),
         }
     }
 }
 
 impl Record {
     /// A record of this program, machine and day, with the command that runs now.
-    pub fn new(name: &'static str, claim: &'static str, command: String) -> Self {
+    pub fn new(name: impl Into<String>, claim: &'static str, command: String) -> Self {
         Self {
-            name,
+            name: name.into(),
             claim,
             commit: env!("CUZK_COMMIT"),
             dirty: env!("CUZK_DIRTY") == "true",
@@ -204,7 +257,8 @@ impl Record {
         }
     }
 
-    /// Writes the record into a folder, as `<name>.json`.
+    /// Writes the record into a folder, as `<name>.json`. One that is there is replaced
+    /// whole, so that a measurement that is cut off leaves what it wrote last.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -212,7 +266,9 @@ impl Record {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let path = folder.join(format!("{}.json", self.name));
         let text = serde_json::to_string_pretty(self)? + "\n";
-        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+        let beside = folder.join(format!(".{}.json.part", self.name));
+        std::fs::write(&beside, text).with_context(|| beside.display().to_string())?;
+        std::fs::rename(&beside, &path).with_context(|| path.display().to_string())?;
         Ok(path)
     }
 }
@@ -234,6 +290,8 @@ impl Machine {
             ram_gib: kib.unwrap_or(0).div_ceil(1 << 20),
             gpu: None,
             driver: None,
+            toolkit: None,
+            archs: Vec::new(),
         }
     }
 }
@@ -304,6 +362,34 @@ mod tests {
     }
 
     #[test]
+    fn a_verdict_needs_an_interval_beside_one() {
+        let verdict = |low, high| {
+            Verdict::of(Spread {
+                median: 1.0,
+                low,
+                high,
+            })
+        };
+        assert_eq!(verdict(1.01, 1.2), Verdict::Win);
+        assert_eq!(verdict(0.9, 0.99), Verdict::Loss);
+        assert_eq!(verdict(0.99, 1.2), Verdict::NoEffect);
+        assert_eq!(verdict(1.0, 1.2), Verdict::NoEffect);
+    }
+
+    #[test]
+    fn a_record_is_replaced_whole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut record = Record::new("test", "records are replaced", "nothing".to_owned());
+        record.write(folder.path()).expect("written");
+        record.cases = vec![Case::failed("late".to_owned())];
+        let path = record.write(folder.path()).expect("written");
+        let text = std::fs::read_to_string(&path).expect("a record");
+        assert!(text.contains("late"));
+        let files = std::fs::read_dir(folder.path()).expect("a folder").count();
+        assert_eq!(files, 1, "nothing is left beside it");
+    }
+
+    #[test]
     fn a_record_reads_as_people_expect() {
         let mut record = Record::new("test", "records are written", "nothing".to_owned());
         record.commit = "c0ffee";
@@ -315,11 +401,18 @@ mod tests {
             ram_gib: 1,
             gpu: None,
             driver: None,
+            toolkit: None,
+            archs: Vec::new(),
         };
         let pairs = [(10.0, 25.0), (10.0, 30.0), (10.0, 35.0)];
         record.cases = vec![
             Case::paired("three pairs".to_owned(), "peer 1.0", &pairs),
             Case::failed("did not verify".to_owned()),
+            Case {
+                pcie_bytes: Some(1 << 20),
+                more: BTreeMap::from([("wall_s", Value::from(1.5))]),
+                ..Case::ablation("a switch".to_owned(), &pairs)
+            },
         ];
         insta::assert_snapshot!(serde_json::to_string_pretty(&record).expect("JSON"));
     }

@@ -6,6 +6,7 @@
 
 mod ci;
 mod cuda;
+mod record;
 mod tidy;
 mod workspace;
 
@@ -29,6 +30,8 @@ enum Command {
     Ci(ci::Arguments),
     /// Install the CUDA toolkit, and build with it.
     Cuda(cuda::Arguments),
+    /// Print the records of what was measured.
+    Record(record::Arguments),
     /// Check the rules of the house that no compiler checks.
     Tidy,
 }
@@ -50,6 +53,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     match &arguments.command {
         Command::Ci(arguments) => ci::run(&workspace, arguments),
         Command::Cuda(arguments) => cuda::run(&workspace, arguments),
+        Command::Record(arguments) => record::run(&workspace, arguments),
         Command::Tidy => tidy::run(&workspace),
     }
 }

@@ -55,6 +55,10 @@ pub(crate) enum Command {
     /// Says what this machine can prove, and what is missing for the rest.
     Doctor,
     /// Serves requests over gRPC until a signal ends it.
+    ///
+    /// The first SIGTERM or SIGINT drains it: new jobs are refused, those it has are
+    /// finished, for serve.drain_max at most. A second one ends it at once. The exit
+    /// code is 0 if every job had ended, 1 if jobs were left unfinished.
     Serve(ServeArgs),
     /// Hands a request to a server and prints the id of its job.
     Submit(SubmitArgs),

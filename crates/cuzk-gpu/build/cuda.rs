@@ -20,7 +20,6 @@ pub(crate) fn compile() {
     }
     if variable("CUZK_CUDA_SKIP").is_some_and(|value| value != "0") {
         println!("cargo::rustc-cfg=cuzk_cuda_stubs");
-        println!("cargo::rustc-env=CUZK_CUDA_COMPILED=");
         return;
     }
     println!("cargo::rerun-if-changed=cuda");
@@ -41,7 +40,9 @@ pub(crate) fn compile() {
         format!("-I{blst}"),
     ];
     let archs = architectures(&nvcc);
-    println!("cargo::rustc-env=CUZK_CUDA_COMPILED={}", archs.join(","));
+    println!("cargo::rustc-env=CUZK_CUDA_TOOLKIT={}", nvcc.release());
+    let names: Vec<String> = archs.iter().map(|arch| format!("sm_{arch}")).collect();
+    println!("cargo::rustc-env=CUZK_CUDA_COMPILED={}", names.join(" "));
     for arch in archs {
         flags.push(format!("-gencode=arch=compute_{arch},code=sm_{arch}"));
     }

@@ -120,6 +120,14 @@ impl Nvcc {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// The toolkit's version, such as `13.0`.
+    pub(crate) fn release(&self) -> String {
+        let text = self.says("--version");
+        let after = text.split_once("release ").map_or("", |(_, after)| after);
+        let release = after.split(',').next().unwrap_or_default();
+        release.to_owned()
+    }
+
     /// Where the runtime library of this toolkit lies; the linker knows other places.
     pub(crate) fn library_folder(&self) -> Option<PathBuf> {
         let real = fs::canonicalize(&self.path).ok()?;

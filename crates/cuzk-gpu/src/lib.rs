@@ -56,3 +56,13 @@ pub use verify::verify;
 /// it ends the process with an illegal instruction, so a program asks first. The
 /// `portable` feature turns it off.
 pub const USES_ADX: bool = cfg!(cuzk_adx);
+
+/// Version of the toolkit that compiled the device code, such as `13.0`; `None` in a
+/// build without any.
+#[cfg(feature = "cuda")]
+pub const CUDA_TOOLKIT: Option<&str> = option_env!("CUZK_CUDA_TOOLKIT");
+
+/// The architectures that there is device code for, such as `sm_90 sm_120`; `None` in a build
+/// without any.
+#[cfg(feature = "cuda")]
+pub const CUDA_ARCHS: Option<&str> = option_env!("CUZK_CUDA_COMPILED");

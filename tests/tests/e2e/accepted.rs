@@ -83,6 +83,11 @@ fn a_real_porep() {
 }
 
 #[test]
+fn a_real_replica_update() {
+    is_accepted("snap", &real_request("snap"));
+}
+
+#[test]
 fn a_synthetic_window_post() {
     is_accepted_synthetic("wpost");
 }

@@ -3,5 +3,10 @@
 
 mod accepted;
 mod bytes;
+mod deadline;
+mod ends;
+mod one_proof;
+mod python;
 mod refused;
+mod served;
 mod support;

@@ -7,18 +7,28 @@ use std::sync::OnceLock;
 use cuzk_core::Config;
 use tempfile::TempDir;
 
+/// The kinds, as request files and commands name them.
+pub(crate) const KINDS: [&str; 4] = ["porep", "snap", "wpost", "winning"];
+
 /// The seed of the test keys.
 pub(crate) const KEY_SEED: &str = "3";
 
 /// Runs `cuzk`; its caches are in the tests' own directory.
 pub(crate) fn cuzk(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_cuzk_cli"))
+    program()
         .args(arguments)
-        .env("XDG_CACHE_HOME", scratch().join("cache"))
-        .env_remove("FIL_PROOFS_PARAMETER_CACHE")
-        .env_remove("RUST_BACKTRACE")
         .output()
         .expect("the program can be started")
+}
+
+/// The `cuzk` program, to be started as [`cuzk`] starts it.
+pub(crate) fn program() -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_cuzk_cli"));
+    program
+        .env("XDG_CACHE_HOME", scratch().join("cache"))
+        .env_remove("FIL_PROOFS_PARAMETER_CACHE")
+        .env_remove("RUST_BACKTRACE");
+    program
 }
 
 /// Runs `cuzk` and expects success; its standard output.
@@ -83,10 +93,8 @@ pub(crate) fn keys() -> PathBuf {
 
 /// The 2 KiB test key of a kind, made once a run; the directory of all of them.
 pub(crate) fn key(kind: &str) -> PathBuf {
-    static MADE: [OnceLock<()>; 3] = [const { OnceLock::new() }; 3];
-    let place = ["porep", "wpost", "winning"]
-        .iter()
-        .position(|known| *known == kind);
+    static MADE: [OnceLock<()>; KINDS.len()] = [const { OnceLock::new() }; KINDS.len()];
+    let place = KINDS.iter().position(|known| *known == kind);
     MADE[place.expect("a kind with keys")].get_or_init(|| {
         let out = keys().display().to_string();
         cuzk_ok(&[
@@ -100,6 +108,7 @@ pub(crate) fn key(kind: &str) -> PathBuf {
 pub(crate) fn key_file(kind: &str) -> PathBuf {
     let part = match kind {
         "porep" => "stacked-proof-of-replication",
+        "snap" => "empty-sector-update",
         "wpost" => "proof-of-spacetime-fallback-merkletree-poseidon_hasher-8-0-0-0170db1f",
         _ => "proof-of-spacetime-fallback",
     };

@@ -11,11 +11,16 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 
-use crate::tidy::{self, Tree};
+use crate::cuda::toolkit;
+use crate::tidy::{self, Member, Tree};
 use crate::workspace::Workspace;
 
 /// The feature under which a crate swaps its locks for loom's.
 const LOOM: &str = "loom";
+/// The feature under which a crate drives devices.
+const CUDA: &str = "cuda";
+/// The architecture that the gate compiles for; one is enough to find what is wrong.
+const CUDA_ARCH: &str = "sm_90";
 /// Crates whose tests run under the address sanitizer: those that own memory.
 const SANITIZED: [&str; 2] = ["cuzk-budget", "cuzk-pinned"];
 /// Targets that the sanitizer step knows how to build for.
@@ -37,6 +42,9 @@ pub(crate) enum Step {
     Docs,
     /// Examples and benches, compiled.
     Targets,
+    /// The feature `cuda`: lints and documentation without device code, then device
+    /// code for one architecture, linked into the tests that need no device.
+    Cuda,
     /// Every interleaving of the concurrency models.
     Loom,
     /// Tests of the memory crates under the address sanitizer.
@@ -73,12 +81,13 @@ impl fmt::Display for Outcome {
 
 impl Step {
     /// All steps, cheapest first.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Fmt,
         Self::Tidy,
         Self::Clippy,
         Self::Docs,
         Self::Targets,
+        Self::Cuda,
         Self::Loom,
         Self::Asan,
         Self::Deny,
@@ -112,6 +121,7 @@ impl Step {
                     .args(["test", "--locked", "--workspace", "--no-run"])
                     .args(["--examples", "--benches"]),
             ),
+            Self::Cuda => cuda(workspace),
             Self::Loom => loom(workspace),
             Self::Asan => asan(workspace),
             Self::Deny => deny(workspace),
@@ -119,19 +129,51 @@ impl Step {
     }
 }
 
+/// Lints and documents every member with the feature; compiles the device code and
+/// links it. It fetches the toolkit from the package index the first time.
+fn cuda(workspace: &Workspace) -> anyhow::Result<Outcome> {
+    let members = members_with(workspace, CUDA)?;
+    let features: Vec<String> = members
+        .iter()
+        .map(|name| format!("{name}/{CUDA}"))
+        .collect();
+    let features = features.join(",");
+    let without_kernels = |verb: &str| {
+        let mut cargo = workspace.cargo();
+        cargo
+            .args([verb, "--locked", "--workspace", "--features", &features])
+            .env("CUZK_CUDA_SKIP", "1");
+        cargo
+    };
+    let mut clippy = without_kernels("clippy");
+    clippy.args(["--all-targets", "--", "-D", "warnings"]);
+    let mut docs = without_kernels("doc");
+    docs.arg("--no-deps").env("RUSTDOCFLAGS", "-D warnings");
+    for command in [&mut clippy, &mut docs] {
+        if let Outcome::Failed(reason) = succeed(command)? {
+            return Ok(Outcome::Failed(reason));
+        }
+    }
+    let toolkit = toolkit::find_or_install(workspace)?;
+    println!("    {}, {}", toolkit.origin, toolkit.release()?);
+    // Both at once: the features of what they use are then compiled once.
+    run_tests(
+        workspace
+            .cargo()
+            .args(["test", "--locked", "-p", "cuzk-pinned", "-p", "cuzk-gpu"])
+            .args(["--features", "cuzk-pinned/cuda,cuzk-gpu/cuda"])
+            .args(["--lib", CUDA])
+            .env("NVCC", &toolkit.nvcc)
+            .env("CUZK_CUDA_ARCHS", CUDA_ARCH)
+            .env_remove("CUZK_CUDA_SKIP"),
+    )
+}
+
 /// Runs the models of every member that has some. No models at all is a failure:
 /// the wake-up protocol is modelled, and a renamed feature must not hide it.
 fn loom(workspace: &Workspace) -> anyhow::Result<Outcome> {
-    let (tree, _) = Tree::new(workspace.sources()?);
-    let modelled: Vec<&str> = tree
-        .members
-        .iter()
-        .filter(|member| {
-            let features = member.manifest.get("features");
-            features.is_some_and(|features| features.get(LOOM).is_some())
-        })
-        .map(|member| member.name.as_str())
-        .collect();
+    let modelled = members_with(workspace, LOOM)?;
+    let modelled: Vec<&str> = modelled.iter().map(String::as_str).collect();
     if modelled.is_empty() {
         return Ok(Outcome::Failed(format!(
             "no crate has a feature `{LOOM}` with models"
@@ -144,6 +186,17 @@ fn loom(workspace: &Workspace) -> anyhow::Result<Outcome> {
             .args(["--lib", LOOM]);
         cargo
     })
+}
+
+/// Names of the members that have a feature.
+fn members_with(workspace: &Workspace, feature: &str) -> anyhow::Result<Vec<String>> {
+    let (tree, _) = Tree::new(workspace.sources()?);
+    let has_it = |member: &&Member| {
+        let features = member.manifest.get("features");
+        features.is_some_and(|features| features.get(feature).is_some())
+    };
+    let members = tree.members.iter().filter(has_it);
+    Ok(members.map(|member| member.name.clone()).collect())
 }
 
 /// Runs the tests of the memory crates with an instrumented build of them and all

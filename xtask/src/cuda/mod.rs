@@ -4,6 +4,8 @@
 //! installed here. The builds are cargo's; this sets what they read: `NVCC` and
 //! `CUZK_CUDA_ARCHS`.
 
+#[cfg(test)]
+mod rebuilds;
 pub(crate) mod toolkit;
 
 use std::io::Write;

@@ -13,6 +13,7 @@ mod layout;
 mod lengths;
 mod lock;
 mod manifests;
+mod records;
 mod tokens;
 mod tree;
 mod unsafe_code;
@@ -20,7 +21,7 @@ mod words;
 
 use crate::workspace::Workspace;
 
-pub(crate) use tree::{Finding, Severity, SourceFile, Tree};
+pub(crate) use tree::{Finding, Member, Severity, SourceFile, Tree};
 
 /// Reads the workspace, prints what is found, and says whether no rule is broken.
 ///
@@ -47,7 +48,7 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<bool> {
 /// Every finding of every rule over `sources`, by path and line.
 fn check(sources: Vec<SourceFile>) -> Vec<Finding> {
     let (tree, mut findings) = Tree::new(sources);
-    let rules: [fn(&Tree) -> Vec<Finding>; 8] = [
+    let rules: [fn(&Tree) -> Vec<Finding>; 9] = [
         edges::check,
         manifests::check,
         lock::check,
@@ -56,6 +57,7 @@ fn check(sources: Vec<SourceFile>) -> Vec<Finding> {
         layout::check,
         words::check,
         lengths::check,
+        records::check,
     ];
     for rule in rules {
         findings.extend(rule(&tree));

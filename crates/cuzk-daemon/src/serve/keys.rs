@@ -115,7 +115,7 @@ impl Keys {
                 freed_bytes: bytes,
             }),
             Eviction::InUse { users } => Err(Status::failed_precondition(format!(
-                "circuit_id: {users} jobs use the key of {circuit_id}"
+                "circuit_id: the key of {circuit_id} is in use ({users} uses)"
             ))),
         }
     }

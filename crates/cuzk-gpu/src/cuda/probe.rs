@@ -5,9 +5,6 @@ use cuzk_pinned::cuda::{DRIVER_VERSION_MIN, driver_version};
 
 use crate::accelerator::DeviceReport;
 
-/// Architectures that this program has machine code for, as `90,100`.
-const COMPILED: &str = env!("CUZK_CUDA_COMPILED");
-
 /// The devices that the driver shows.
 pub(crate) fn devices() -> Result<Vec<DeviceReport>, String> {
     let version = driver_version().map_err(|error| error.to_string())?;
@@ -49,7 +46,11 @@ fn report(ordinal: usize) -> Result<DeviceReport, DriverError> {
         uuid: uuid(&result::device::get_uuid(device)?),
         capability,
         memory_bytes,
-        unusable: unusable(COMPILED, capability, cooperative != 0),
+        unusable: unusable(
+            crate::CUDA_ARCHS.unwrap_or_default(),
+            capability,
+            cooperative != 0,
+        ),
     })
 }
 
@@ -57,14 +58,17 @@ fn report(ordinal: usize) -> Result<DeviceReport, DriverError> {
 /// code runs on its own minor version and later ones of the same major version.
 fn unusable(compiled: &str, (major, minor): (u32, u32), cooperative: bool) -> Option<String> {
     let runs = |arch: u32| arch / 10 == major && arch % 10 <= minor;
-    let archs = || compiled.split(',').filter(|arch| !arch.is_empty());
-    if archs().next().is_none() {
+    let numbers = || {
+        compiled
+            .split_whitespace()
+            .map(|arch| arch.trim_start_matches("sm_"))
+    };
+    if numbers().next().is_none() {
         return Some("this program was built without device code".to_owned());
     }
-    if !archs().filter_map(|arch| arch.parse().ok()).any(runs) {
+    if !numbers().filter_map(|arch| arch.parse().ok()).any(runs) {
         return Some(format!(
-            "this program has code for sm_{}, the device is sm_{major}{minor}",
-            archs().collect::<Vec<_>>().join(", sm_")
+            "this program has code for {compiled}, the device is sm_{major}{minor}"
         ));
     }
     (!cooperative).then(|| "it cannot launch cooperative kernels".to_owned())
@@ -94,14 +98,14 @@ mod tests {
     #[test]
     fn code_runs_on_its_own_and_later_minor_versions() {
         let says = |compiled, capability| unusable(compiled, capability, true);
-        assert_eq!(says("80,90", (9, 0)), None);
-        assert_eq!(says("80", (8, 9)), None);
-        assert_eq!(says("100,120", (12, 1)), None);
+        assert_eq!(says("sm_80 sm_90", (9, 0)), None);
+        assert_eq!(says("sm_80", (8, 9)), None);
+        assert_eq!(says("sm_100 sm_120", (12, 1)), None);
         assert_eq!(
-            says("86,90", (8, 0)).as_deref(),
-            Some("this program has code for sm_86, sm_90, the device is sm_80")
+            says("sm_86 sm_90", (8, 0)).as_deref(),
+            Some("this program has code for sm_86 sm_90, the device is sm_80")
         );
         assert!(says("", (9, 0)).is_some());
-        assert!(unusable("90", (9, 0), false).is_some());
+        assert!(unusable("sm_90", (9, 0), false).is_some());
     }
 }

@@ -16,9 +16,9 @@ use super::rows::{RowPoint, combine};
 use crate::backend::{PhaseTimes, Proved};
 use crate::column::{Column, Columns};
 use crate::cpu::h::{CSource, Transforms};
-use crate::cpu::ntt::Domain;
+use crate::cpu::ntt::vanishing_inverse;
 use crate::error::BackendError;
-use crate::groth16::{Statement, Sums, assemble, mismatch};
+use crate::groth16::{Statement, Sums, assemble};
 use crate::key::{KeyTier, Section};
 use crate::shape::CircuitSizes;
 
@@ -292,11 +292,6 @@ impl Queries<'_, '_> {
 /// Queues the transforms: evaluations of A and B (and C) in, coefficients of h out.
 fn quotient(bench: &Bench<'_>, sizes: &CircuitSizes) -> Result<(), BackendError> {
     let len = sizes.domain();
-    let domain = Domain::new(len).ok_or(mismatch(
-        "constraints beyond the largest domain",
-        sizes.constraints,
-        1 << 32,
-    ))?;
     if len == 1 {
         // Nothing to divide: h has no coefficient that is used.
         return Ok(());
@@ -304,7 +299,7 @@ fn quotient(bench: &Bench<'_>, sizes: &CircuitSizes) -> Result<(), BackendError>
     let column = len as u64 * SCALAR_BYTES;
     let b = bench.regions.scratch.part(0, column);
     let c = bench.regions.scratch.part(align(column), column);
-    let vanishing_inverse = raw_scalar(&domain.vanishing_inverse());
+    let vanishing_inverse = raw_scalar(&vanishing_inverse(len));
     let transforms = match bench.transforms {
         Transforms::Six => 6,
         Transforms::Seven => 7,

@@ -1,13 +1,11 @@
 //! `cpu-prove`: a real 2 KiB request, from vanilla proofs to a verified proof, beside
 //! bellperson's native prover on the stock circuit with the same key.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use bellperson::groth16::Parameters;
 use blstrs::Bls12;
 use clap::Args;
@@ -18,7 +16,7 @@ use cuzk_tests::oracle;
 use cuzk_tests::record::{Case, Record};
 use cuzk_tests::request::RequestFile;
 
-use crate::{Common, interleave};
+use crate::{Common, interleave, one_proof};
 
 const BLINDING: Blinding = Blinding::Seeded(5);
 const KEY_SEED: u64 = 3;
@@ -31,16 +29,6 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', default_value = "porep,wpost,winning")]
     kinds: Vec<ProofKind>,
     /// Directory of the test keys; made where missing.
-    #[arg(long, value_name = "DIR")]
-    keys: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct OneProof {
-    /// The kind.
-    #[arg(long)]
-    kind: ProofKind,
-    /// Directory of the test keys.
     #[arg(long, value_name = "DIR")]
     keys: PathBuf,
 }
@@ -91,14 +79,6 @@ fn make_key(kind: ProofKind, keys: &Path) -> Result<()> {
     Ok(())
 }
 
-fn request_path(kind: ProofKind) -> PathBuf {
-    let name = format!(
-        "../crates/cuzk-filecoin/tests/data/{}-2k.json",
-        kind.short_name()
-    );
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
-}
-
 fn engine(keys: &Path) -> Result<Engine> {
     let mut config = Config::new(keys.to_owned());
     config.allow_test_params = true;
@@ -106,7 +86,7 @@ fn engine(keys: &Path) -> Result<Engine> {
 }
 
 fn prove(engine: &Engine, kind: ProofKind) -> Result<ProofReply> {
-    let request = Request::from_json(&std::fs::read(request_path(kind))?)?;
+    let request = Request::from_json(&std::fs::read(one_proof::real_request(kind))?)?;
     let workload = Arc::new(request.workload()?);
     let options = JobOptions {
         blinding: BLINDING,
@@ -120,7 +100,7 @@ fn measure(kind: ProofKind, keys: &Path, pairs: usize, warm: bool) -> Result<Cas
     let engine = engine(keys)?;
     let params = std::fs::File::open(keys.join(circuit(kind).params_file()))?;
     let params = Parameters::<Bls12>::read(std::io::BufReader::new(params), false)?;
-    let file = RequestFile::read(&request_path(kind))?;
+    let file = RequestFile::read(&one_proof::real_request(kind))?;
 
     let mut replies = Vec::new();
     let mut proofs = Vec::new();
@@ -152,54 +132,6 @@ fn measure(kind: ProofKind, keys: &Path, pairs: usize, warm: bool) -> Result<Cas
     for span in middle.timeline.spans() {
         *case.phases_ms.entry(span.name.to_owned()).or_default() += span.length_ms();
     }
-    case.peak = peak_of_one(kind, keys)?;
+    case.peak = one_proof::peak(kind, keys)?;
     Ok(case)
-}
-
-/// Peak memory of a process that makes this one proof, and what was counted.
-fn peak_of_one(kind: ProofKind, keys: &Path) -> Result<BTreeMap<&'static str, u64>> {
-    let output = Command::new(std::env::current_exe()?)
-        .args(["one-proof", "--kind", kind.short_name(), "--keys"])
-        .arg(keys)
-        .output()?;
-    ensure!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    let number = |name: &str| told[name].as_u64().with_context(|| name.to_owned());
-    Ok(BTreeMap::from([
-        ("host_bytes", number("anonymous_bytes")?),
-        ("counted_bytes", number("counted_bytes")?),
-    ]))
-}
-
-/// Makes one proof and prints its peak: what this process had at most beyond what it
-/// had before the engine started.
-pub(crate) fn one_proof(options: &OneProof) -> Result<()> {
-    let engine = engine(&options.keys)?;
-    let reply = prove(&engine, options.kind)?;
-    ensure!(reply.proof.len() == 192, "one part");
-    let told = serde_json::json!({
-        "anonymous_bytes": peak_anonymous_bytes()?,
-        "counted_bytes": engine.budget().usage().peak_bytes,
-    });
-    println!("{told}");
-    Ok(())
-}
-
-/// The most memory that this process had, less the pages of its own file, which
-/// nobody allocates.
-fn peak_anonymous_bytes() -> Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let field = |name: &str| -> Result<u64> {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let Some(kib) = line.and_then(|line| line.trim().strip_suffix("kB")) else {
-            bail!("no {name} in the process's status");
-        };
-        Ok(kib.trim().parse::<u64>()? * 1024)
-    };
-    // Key files are read, not mapped, so file pages are those of the program.
-    Ok(field("VmHWM:")?.saturating_sub(field("RssFile:")?))
 }

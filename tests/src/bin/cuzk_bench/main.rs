@@ -4,6 +4,7 @@
 mod cpu_prove;
 #[cfg(feature = "cuda")]
 mod device_prove;
+mod one_proof;
 mod params;
 #[cfg(feature = "cuda")]
 mod placements;
@@ -25,8 +26,8 @@ struct Bench {
 enum Command {
     /// A 2 KiB proof on the CPU, synthesis included, beside bellperson's prover.
     CpuProve(cpu_prove::Options),
-    /// One proof and nothing else, for its peak memory; prints JSON.
-    OneProof(cpu_prove::OneProof),
+    /// One proof of any kind and size, judged by the stock verifier.
+    OneProof(one_proof::Options),
     /// Key generation beside bellperson's.
     Params(params::Options),
     /// The prover's stage on a GPU.
@@ -54,7 +55,7 @@ struct Common {
 fn main() -> Result<()> {
     match Bench::parse().command {
         Command::CpuProve(options) => cpu_prove::run(&options),
-        Command::OneProof(options) => cpu_prove::one_proof(&options),
+        Command::OneProof(options) => one_proof::run(&options),
         Command::Params(options) => params::run(&options),
         #[cfg(feature = "cuda")]
         Command::DeviceProve(options) => device_prove::run(&options),

@@ -18,6 +18,8 @@ fn gpu_multiples_are_the_cpus() {
     let (g1, g2) = (G1Affine::generator(), G2Affine::generator());
     let ours = gpu.tables((g1, 1), (g2, 1)).expect("a device");
     let theirs = OnCpu.tables((g1, 1 << 20), (g2, 1 << 16)).expect("the CPU");
+    let minus_one = ours.g1(&[-Scalar::ONE]).expect("a point");
+    assert_eq!(minus_one, [-g1]);
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     for len in [1, 2, 63, 64, 65, 127, 128, 129, 8191, 8193, (1 << 20) + 3] {
         let mut scalars: Vec<Scalar> = (0..len).map(|_| scalar(&mut rng)).collect();

@@ -2,15 +2,20 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use cudarc::driver::sys::CUdeviceptr;
-use cudarc::driver::{CudaContext, CudaStream, result, sys};
-use cuzk_pinned::cuda;
+use cudarc::driver::sys::{CUdeviceptr, CUevent_flags};
+use cudarc::driver::{CudaContext, CudaEvent, CudaStream, result, sys};
+use cuzk_pinned::{Fence, PinnedBacking, cuda};
 
 /// Bytes of one sample that is downloaded, and how many there are.
 const SAMPLE_BYTES: usize = 4096;
 const SAMPLE_COUNT: usize = 64;
+
+/// Bytes between two looks at the clock. At the full rate of a pageable copy that is
+/// every few milliseconds, which costs nothing beside the copy.
+const PIECE_BYTES: usize = 32 << 20;
 
 /// A device with memory to upload to and a stream to do it on.
 pub(crate) struct Device {
@@ -34,6 +39,34 @@ impl Device {
         // SAFETY: the copy has ended when `finish` returns, within the borrow.
         unsafe { self.queue(0, source) }?;
         self.finish()
+    }
+
+    /// Uploads a buffer with one call for each of its registrations, since no copy may
+    /// cross two, and waits for it.
+    pub(crate) fn upload_buffer(&self, buffer: &PinnedBacking) -> Result<()> {
+        let bytes = buffer.as_bytes();
+        let queued = buffer.copy_ranges().try_for_each(|range| {
+            // SAFETY: the copies have ended when `finish` returns, within the borrow.
+            unsafe { self.queue(range.start, &bytes[range]) }
+        });
+        let finished = self.finish();
+        queued.and(finished)
+    }
+
+    /// Uploads `source` in pieces until it ends or the time is over; how many bytes.
+    pub(crate) fn upload_until(&self, source: &[u8], until: Instant) -> Result<usize> {
+        let mut uploaded = 0;
+        for piece in source.chunks(PIECE_BYTES) {
+            // SAFETY: the copy has ended when `finish` returns, within the borrow.
+            let queued = unsafe { self.queue(uploaded, piece) };
+            self.finish()?;
+            queued?;
+            uploaded += piece.len();
+            if Instant::now() > until {
+                break;
+            }
+        }
+        Ok(uploaded)
     }
 
     /// Queues the upload of `source` to byte `offset`.
@@ -84,22 +117,6 @@ impl Device {
         Ok(true)
     }
 
-    /// Page-locks memory of somebody else's.
-    pub(crate) fn register<'a>(&'a self, memory: &'a [u8]) -> Result<Registered<'a>> {
-        self.context.bind_to_thread()?;
-        let start = memory.as_ptr().cast::<c_void>().cast_mut();
-        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE;
-        // SAFETY: the memory is mapped and borrowed until it is unlocked again,
-        // and not locked otherwise, as it is the heap's.
-        unsafe { sys::cuMemHostRegister_v2(start, memory.len(), flags) }
-            .result()
-            .context("cuMemHostRegister")?;
-        Ok(Registered {
-            device: self,
-            memory,
-        })
-    }
-
     /// Name of the device and version of its driver.
     pub(crate) fn names(&self) -> Result<(String, String)> {
         let told = std::fs::read_to_string("/proc/driver/nvidia/version").unwrap_or_default();
@@ -119,28 +136,28 @@ impl Device {
     }
 }
 
-/// Memory that is page-locked for as long as this lives.
-pub(crate) struct Registered<'a> {
-    device: &'a Device,
-    memory: &'a [u8],
-}
+/// The end of what was queued before.
+pub(crate) struct Uploaded(CudaEvent);
 
-impl Registered<'_> {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.memory
+impl Uploaded {
+    pub(crate) fn of(device: &Device) -> Result<Self> {
+        // A thread that waits leaves its core to the others.
+        let flags = CUevent_flags::CU_EVENT_BLOCKING_SYNC;
+        let event = device.context.new_event(Some(flags))?;
+        event.record(&device.stream)?;
+        Ok(Self(event))
     }
 }
 
-impl Drop for Registered<'_> {
-    fn drop(&mut self) {
-        let start = self.memory.as_ptr().cast::<c_void>().cast_mut();
-        let bound = self.device.context.bind_to_thread();
-        // SAFETY: registered by `register`, and every upload from it has ended.
-        let answer = bound.and_then(|()| unsafe { sys::cuMemHostUnregister(start) }.result());
-        if let Err(error) = answer {
-            // The next registration of the memory fails and ends the program.
-            eprintln!("cuMemHostUnregister: {error}");
-        }
+impl Fence for Uploaded {
+    fn wait(&self) {
+        // An error is one of the stream, which `finish` and `holds` return too; a
+        // failed device reads no memory.
+        let _ = self.0.synchronize();
+    }
+
+    fn has_passed(&self) -> bool {
+        self.0.is_complete()
     }
 }
 

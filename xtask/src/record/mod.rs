@@ -1,0 +1,103 @@
+//! `cargo xtask record`: reads the measurements under `bench/records`.
+//!
+//! Records are written by the programs that measure. This prints them, and `tidy`
+//! refuses one that does not hold together.
+
+mod file;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use anyhow::{Context, bail};
+
+use crate::tidy::SourceFile;
+use crate::workspace::Workspace;
+
+pub(crate) use file::{Record, problems};
+
+/// Where records stand, as `<machine>/<name>.json`.
+pub(crate) const FOLDER: &str = "bench/records/";
+
+/// Arguments of `cargo xtask record`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Print a record as a table, or list all.
+    Show {
+        /// Which one, such as `h200-16c/params`; a path to a file works too.
+        #[arg(value_name = "MACHINE/NAME")]
+        record: Option<String>,
+    },
+}
+
+/// Does what was asked; whether every record that was read is well.
+///
+/// # Errors
+/// If there is no such record, or it is none.
+pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<bool> {
+    match &arguments.command {
+        Action::Show { record: None } => list(workspace),
+        Action::Show { record: Some(name) } => show(workspace, name),
+    }
+}
+
+fn list(workspace: &Workspace) -> anyhow::Result<bool> {
+    let mut is_well = true;
+    for source in records(workspace)? {
+        let name = short_name(&source.path);
+        match Record::parse(&source.text) {
+            Ok(record) => println!("{}", table::line(name, &record)),
+            Err(error) => {
+                is_well = false;
+                println!("{name}: {error}");
+            }
+        }
+    }
+    Ok(is_well)
+}
+
+fn show(workspace: &Workspace, name: &str) -> anyhow::Result<bool> {
+    let committed = records(workspace)?;
+    let found = committed
+        .into_iter()
+        .find(|source| short_name(&source.path) == name);
+    let source = match found {
+        Some(source) => source,
+        None if name.ends_with(".json") => SourceFile {
+            path: name.to_owned(),
+            text: std::fs::read_to_string(name).with_context(|| format!("reading {name}"))?,
+        },
+        None => bail!("no {FOLDER}{name}.json: `cargo xtask record show` lists what there is"),
+    };
+    let record = match Record::parse(&source.text) {
+        Ok(record) => record,
+        Err(error) => bail!("{}: {error}", source.path),
+    };
+    print!("{}", table::whole(short_name(&source.path), &record));
+    let problems = problems(&source);
+    for problem in &problems {
+        println!("error: {}: {problem}", source.path);
+    }
+    Ok(problems.is_empty())
+}
+
+fn records(workspace: &Workspace) -> anyhow::Result<Vec<SourceFile>> {
+    let sources = workspace.sources()?.into_iter();
+    Ok(sources.filter(|source| is_record(&source.path)).collect())
+}
+
+/// Whether a file of the repository has to be a record.
+pub(crate) fn is_record(path: &str) -> bool {
+    path.starts_with(FOLDER) && path.ends_with(".json")
+}
+
+/// `h200-16c/params` for the file of that record.
+fn short_name(path: &str) -> &str {
+    let path = path.strip_prefix(FOLDER).unwrap_or(path);
+    path.strip_suffix(".json").unwrap_or(path)
+}
