@@ -173,13 +173,7 @@ impl State {
         consumer: Consumer,
         asked_bytes: u64,
     ) -> Result<(), BudgetError> {
-        if self.is_closed {
-            return Err(BudgetError::Closed {
-                ledger: Arc::clone(&self.ledgers[ledger].name),
-                consumer,
-                asked_bytes,
-            });
-        }
+        self.check_open(ledger, consumer, asked_bytes)?;
         match self
             .chain(ledger)
             .map(|index| &self.ledgers[index])
@@ -193,6 +187,22 @@ impl State {
                 limit_bytes: ledger.limit_bytes,
             }),
         }
+    }
+
+    fn check_open(
+        &self,
+        ledger: usize,
+        consumer: Consumer,
+        asked_bytes: u64,
+    ) -> Result<(), BudgetError> {
+        if self.is_closed {
+            return Err(BudgetError::Closed {
+                ledger: Arc::clone(&self.ledgers[ledger].name),
+                consumer,
+                asked_bytes,
+            });
+        }
+        Ok(())
     }
 
     /// The first ledger of the chain that lacks bytes, and how many.
@@ -224,7 +234,8 @@ impl State {
 
     /// As `check`, for bytes of two ledgers.
     pub(crate) fn check_both(&self, ask: Ask, consumer: Consumer) -> Result<(), BudgetError> {
-        self.check(ask.ledger, consumer, ask.bytes)?;
+        let asked_bytes = ask.bytes.saturating_add(ask.above_bytes);
+        self.check_open(ask.ledger, consumer, asked_bytes)?;
         let too_large =
             |&(index, bytes): &(usize, u128)| bytes > u128::from(self.ledgers[index].limit_bytes);
         match self.amounts(ask).find(too_large) {

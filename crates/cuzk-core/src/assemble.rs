@@ -3,16 +3,16 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use cuzk_budget::{Budget, LimitError, LimitRule, MemoryFiles};
+use cuzk_budget::{BoxUse, Budget, LimitError, LimitRule, MemoryFiles, MemoryReading};
 use cuzk_gpu::BackendError;
 use cuzk_gpu::cpu::h::{CSource, Transforms};
 use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
-use cuzk_pinned::PinnedPool;
 use cuzk_synth::HintStore;
 
 use crate::config::{Config, Tuning};
 use crate::engine::{Engine, EngineParts};
 use crate::error::ProveError;
+use crate::placement::ColumnMemory;
 
 /// Proofs that may wait in the CPU backend: the scheduler sends one at a time.
 const BACKEND_QUEUE_MAX: usize = 4;
@@ -39,6 +39,21 @@ pub fn memory_limit(config: &Config) -> Result<u64, LimitError> {
     match config.memory_limit {
         LimitRule::Bytes(bytes) => Ok(bytes),
         rule => rule.limit_bytes(&MemoryFiles::of_this_machine()?.reading()?),
+    }
+}
+
+/// Bytes of `limit_bytes` that a configuration lets the engine page-lock.
+///
+/// # Errors
+/// If the configured share is more than the whole.
+pub fn page_locked_limit(config: &Config, limit_bytes: u64) -> Result<u64, LimitError> {
+    let whole = MemoryReading {
+        total_bytes: limit_bytes,
+        available_bytes: limit_bytes,
+    };
+    match config.page_locked_limit {
+        LimitRule::Automatic => Ok(cuzk_budget::page_locked_limit(BoxUse::Shared, limit_bytes)),
+        rule => rule.limit_bytes(&whole),
     }
 }
 
@@ -69,14 +84,14 @@ impl Engine {
     pub fn from_config(config: &Config) -> Result<Self, StartError> {
         let budget = Budget::new(memory_limit(config)?);
         let backend = Arc::new(cpu_backend(config.threads, &config.tuning)?);
-        let pool = PinnedPool::heap(budget.clone());
+        let memory =
+            ColumnMemory::heap(budget).without_page_locked("proofs are made on the processor");
         let hints = hints(config);
         Ok(Engine::start(
             config,
             EngineParts {
                 backend,
-                budget,
-                pool,
+                memory,
                 hints,
             },
         )?)

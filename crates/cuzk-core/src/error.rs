@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use cuzk_budget::BudgetError;
+use cuzk_budget::{BudgetError, PlanError};
 use cuzk_gpu::{BackendError, KeyError};
 use cuzk_pinned::AcquireError;
 use cuzk_synth::{FailedConstraint, SynthError};
 
+use crate::config::Placement;
 use crate::{CircuitId, WorkloadError};
 
 /// Why a job gave no proof. Nothing here holds witness data.
@@ -70,6 +71,29 @@ pub enum ProveError {
         what: &'static str,
         /// What was asked and what there is.
         source: BudgetError,
+    },
+    /// Columns cannot be placed as the configuration asks.
+    #[error("tuning.placement = \"{placement}\": no page-locked memory: {reason}")]
+    Placement {
+        /// The placement asked for.
+        placement: Placement,
+        /// Why there is no page-locked memory.
+        reason: String,
+    },
+    /// What is to be allocated at the start is more than there may be.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// What is to be allocated at the start was refused.
+    #[error("allocating columns at the start: {0}")]
+    Warm(AcquireError),
+    /// Page-locked memory for a part was refused, and ordinary memory is not to stand
+    /// in for it.
+    #[error("part {part}: no page-locked memory for its columns: {source}")]
+    PageLocked {
+        /// The part.
+        part: usize,
+        /// What the pool or the driver said.
+        source: AcquireError,
     },
     /// Memory was counted but could not be had.
     #[error("part {part}: {source}")]

@@ -53,23 +53,24 @@ pub mod keys;
 mod keystore;
 mod lock;
 mod metrics;
+mod placement;
 pub mod schedule;
 mod shapes;
 mod stage;
 mod timeline;
 mod workload;
 
-pub use assemble::{StartError, cpu_backend, memory_limit};
+pub use assemble::{StartError, cpu_backend, memory_limit, page_locked_limit};
 pub use config::Config;
-pub use cuzk_gpu::{KeyError, USES_ADX};
+pub use cuzk_gpu::{KeyError, KeyTier, USES_ADX};
 pub use cuzk_pinned::PoolStats;
 pub use engine::{
     Blinding, Canceller, Engine, EngineParts, JobHandle, JobOptions, PartReport, ProofReply,
 };
 pub use error::ProveError;
 pub use keystore::{Eviction, HeldKey, KeyStore};
-pub use metrics::{Counter, Metrics};
+pub use metrics::{Counter, Metrics, PlacementCounters};
+pub use placement::{ColumnMemory, Placed};
 pub use shapes::{Shapes, circuit_shape};
-pub use stage::Placement;
 pub use timeline::{Span, Timeline};
 pub use workload::{CircuitId, CircuitSpec, Part, Workload, WorkloadError};

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::placement::Placed;
+
 /// A number of events since the start.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
@@ -36,4 +38,46 @@ pub struct Metrics {
     pub hint_misses: Counter,
     /// Parts for which the key stayed in its file because there was no room.
     pub tiers_lowered: Counter,
+    /// Parts that were to have page-locked memory and were given ordinary memory.
+    pub placements_refused: Counter,
+    /// Parts proved, by where their columns were read.
+    pub placements: PlacementCounters,
+}
+
+/// Parts proved, by the name of their [placement](crate::Placed).
+#[derive(Debug, Default)]
+pub struct PlacementCounters {
+    heap: Counter,
+    register: Counter,
+    staged: Counter,
+    direct: Counter,
+}
+
+impl PlacementCounters {
+    fn counters(&self) -> [(&'static str, &Counter); 4] {
+        let Self {
+            heap,
+            register,
+            staged,
+            direct,
+        } = self;
+        [
+            ("heap", heap),
+            ("register", register),
+            ("staged", staged),
+            ("direct", direct),
+        ]
+    }
+
+    pub(crate) fn add(&self, placed: Placed) {
+        let counters = self.counters();
+        let counter = counters.iter().find(|(name, _)| *name == placed.name);
+        counter.expect("every placement has a counter").1.add(1);
+    }
+
+    /// Names and numbers.
+    pub fn counts(&self) -> [(&'static str, u64); 4] {
+        self.counters()
+            .map(|(name, counter)| (name, counter.count()))
+    }
 }

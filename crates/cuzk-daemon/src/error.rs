@@ -41,6 +41,9 @@ pub enum ServeError {
         /// Its path.
         path: PathBuf,
     },
+    /// A circuit that is to be warmed is none.
+    #[error("serve.warm: {0}")]
+    Warm(String),
     /// A signal cannot be waited for.
     #[error("signals: {0}")]
     Signal(io::Error),

@@ -104,7 +104,10 @@ impl From<ProveError> for Failure {
             | ProveError::TestKey { .. }
             | ProveError::Sidecar { .. }
             | ProveError::Key(_) => Exit::Key,
-            ProveError::Memory { .. } | ProveError::Allocation { .. } => Exit::Memory,
+            ProveError::Memory { .. }
+            | ProveError::Allocation { .. }
+            | ProveError::PageLocked { .. }
+            | ProveError::Placement { .. } => Exit::Memory,
             _ => Exit::Failure,
         };
         Self::new(exit, error)
@@ -114,7 +117,7 @@ impl From<ProveError> for Failure {
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         let exit = match error {
-            StartError::Limit(_) => Exit::Memory,
+            StartError::Limit(_) | StartError::Engine(ProveError::Placement { .. }) => Exit::Memory,
             _ => Exit::Failure,
         };
         Self::new(exit, error)

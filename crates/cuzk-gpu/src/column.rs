@@ -84,6 +84,12 @@ impl Column {
         self.buffer.lock_pages(locker)
     }
 
+    /// Undoes [`lock_pages`](Self::lock_pages), before any device was told of the
+    /// column.
+    pub fn unlock_pages(&mut self) {
+        self.buffer.unlock_pages();
+    }
+
     /// The buffer underneath, without the column.
     pub fn into_buffer(self) -> PinnedBacking {
         self.buffer

@@ -85,6 +85,12 @@ impl PinnedBacking {
         Ok(())
     }
 
+    /// Undoes [`lock_pages`](Self::lock_pages), for a buffer that no device was told
+    /// of.
+    pub fn unlock_pages(&mut self) {
+        self.locked = None;
+    }
+
     /// The ranges of [`as_bytes`](Self::as_bytes) that a device may copy, each at
     /// once: one, unless the memory was page-locked in chunks. A copy that crosses
     /// two of them is refused by the driver.

@@ -52,6 +52,7 @@
 mod backing;
 mod block;
 mod buffer;
+mod buffers;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod error;
@@ -67,6 +68,7 @@ mod sync;
 
 pub use backing::{ALIGNMENT, Backing, FaultyBacking, HeapBacking, PretendBacking};
 pub use buffer::PinnedBacking;
+pub use buffers::{Buffers, IntoIter};
 #[cfg(feature = "cuda")]
 pub use error::CudaError;
 pub use error::{AcquireError, BackingError};

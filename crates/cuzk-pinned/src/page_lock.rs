@@ -43,6 +43,7 @@ pub struct PageLocker {
     lock: Box<dyn PageLock>,
     chunk_bytes: usize,
     trouble: Trouble,
+    locked_bytes: AtomicU64,
 }
 
 impl PageLocker {
@@ -59,7 +60,13 @@ impl PageLocker {
             lock: Box::new(lock),
             chunk_bytes,
             trouble: Trouble::default(),
+            locked_bytes: AtomicU64::new(0),
         }
+    }
+
+    /// Bytes that are locked now.
+    pub fn locked_bytes(&self) -> u64 {
+        self.locked_bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -111,6 +118,8 @@ impl LockedPages {
             bytes,
             reason,
         })?;
+        let added = bytes as u64;
+        locker.locked_bytes.fetch_add(added, Ordering::Relaxed);
         Ok(Self {
             locker: Arc::clone(locker),
             start,
@@ -130,10 +139,12 @@ impl Drop for LockedPages {
             lock,
             chunk_bytes,
             trouble,
+            locked_bytes,
         } = &*self.locker;
         // SAFETY: `new` locked these chunks, and its caller promised that no device
         // touches them by now.
         unsafe { unlock_chunks(&**lock, self.start, self.bytes, *chunk_bytes, trouble) };
+        locked_bytes.fetch_sub(self.bytes as u64, Ordering::Relaxed);
     }
 }
 

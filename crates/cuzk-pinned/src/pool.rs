@@ -14,6 +14,7 @@ use cuzk_budget::{Budget, BudgetError, Consumer, Priority, Reclaim, ReclaimingTu
 use crate::backing::{Backing, HeapBacking};
 use crate::block::{Block, Source};
 use crate::buffer::PinnedBacking;
+use crate::buffers::Buffers;
 use crate::error::AcquireError;
 use crate::fence::Fence;
 use crate::idle::{Fenced, Idle};
@@ -133,6 +134,14 @@ impl PinnedPool {
     /// Whether its memory is page-locked.
     pub fn is_page_locked(&self) -> bool {
         self.owner.shared.source.backing().is_page_locked()
+    }
+
+    /// Bytes that a new buffer of `len` bytes takes; `None` if none can be so large.
+    pub fn capacity_of(&self, len: usize) -> Option<usize> {
+        match len {
+            0 => Some(0),
+            _ => self.owner.shared.source.backing().rounded(len),
+        }
     }
 
     /// Gives all that is asked now, or refuses now. Comes after every request
@@ -267,11 +276,11 @@ impl Shared {
     }
 
     /// The usual case by itself: nobody waits, and for every buffer one of its
-    /// very size is idle. Allocates nothing but the list of buffers. `None` if
-    /// the case is another; nothing has changed then.
+    /// very size is idle. For as many buffers as a part has it allocates nothing.
+    /// `None` if the case is another; nothing has changed then.
     fn reuse(self: &Arc<Self>, request: &AcquireRequest<'_>) -> Option<Acquired> {
         let backing = self.source.backing();
-        let mut buffers = Vec::with_capacity(request.buffers.len());
+        let mut buffers = Buffers::default();
         let mut idle = lock(&self.idle);
         idle.sweep();
         let is_served = request.buffers.iter().all(|&len| {
@@ -297,7 +306,7 @@ impl Shared {
         };
         idle.reuses += buffers.len() as u64;
         drop(idle);
-        for buffer in &mut buffers {
+        for buffer in buffers.iter_mut() {
             buffer.reassign(request.consumer);
         }
         Some(Acquired {
@@ -445,7 +454,7 @@ impl Shared {
         }
         let mut fresh = fresh.into_iter();
         let mut reuses = 0;
-        let mut buffers = Vec::with_capacity(order.buffers.len());
+        let mut buffers = Buffers::default();
         for (index, buffer) in order.buffers.iter().enumerate() {
             let block = match grant.selection.take(index) {
                 Some(mut block) => {

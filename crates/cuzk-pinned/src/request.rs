@@ -3,7 +3,7 @@
 use cuzk_budget::{Consumer, Reservation, Wait};
 
 use crate::backing::Backing;
-use crate::buffer::PinnedBacking;
+use crate::buffers::Buffers;
 use crate::error::AcquireError;
 
 /// Buffers and counted bytes, asked as one: all of it is granted or nothing.
@@ -28,7 +28,7 @@ pub struct AcquireRequest<'a> {
 #[derive(Debug)]
 pub struct Acquired {
     /// The buffers in the order asked. Each carries its own reservation.
-    pub buffers: Vec<PinnedBacking>,
+    pub buffers: Buffers,
     /// The counted bytes asked beside the buffers.
     pub reservation: Reservation,
 }

@@ -83,6 +83,7 @@ pub struct StagingRing {
     chunk_count: usize,
     threads: NonZero<usize>,
     is_page_locked: bool,
+    held_bytes: u64,
 }
 
 /// Where the chunks are that no thread has.
@@ -178,6 +179,10 @@ impl StagingRing {
             chunk_count: free.len(),
             threads,
             is_page_locked: free.iter().all(|chunk| chunk.buffer.is_page_locked()),
+            held_bytes: free
+                .iter()
+                .map(|chunk| chunk.buffer.capacity() as u64)
+                .sum(),
             changed: Condvar::new(),
             queues: Mutex::new(Queues {
                 free,
@@ -189,6 +194,11 @@ impl StagingRing {
     /// Whether all chunks are page-locked.
     pub fn is_page_locked(&self) -> bool {
         self.is_page_locked
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes
     }
 
     /// Bytes of a chunk.

@@ -40,6 +40,13 @@ const UNKNOWN_TO: [(&str, &[&str], &str); 8] = [
     ),
 ];
 
+/// Dependencies that only a feature brings, and no default one: a crate, the
+/// beginnings of their names, the feature.
+const OPTIONAL: [(&str, &[&str], &str); 2] = [
+    ("cuzk-pinned", &["cudarc", "libc"], "cuda"),
+    ("cuzk-gpu", &["cudarc", "sppark"], "cuda"),
+];
+
 const FILECOIN: [&str; 2] = ["filecoin-", "storage-proofs-"];
 
 /// Packages that may use `anyhow`; the libraries have typed errors.
@@ -78,13 +85,52 @@ fn member_findings(member: &Member) -> Vec<Finding> {
                 ));
             }
             if kind.is_shipped()
+                && let Some(feature) = feature_of(&member.name, key)
+                && !is_optional(value)
+            {
+                report(format!(
+                    "`{key}` is not `optional = true`: only the feature `{feature}` of {} brings it",
+                    member.name
+                ));
+            }
+            if kind.is_shipped()
                 && let Some(reason) = unknown_to(&member.name, key)
             {
                 report(format!("{} may not use `{key}`: {reason}", member.name));
             }
         }
     }
+    findings.extend(default_findings(member, &path));
     findings
+}
+
+/// A default feature of a crate whose builds without features bring no such
+/// dependency.
+fn default_findings(member: &Member, path: &str) -> Option<Finding> {
+    let (name, _, feature) = OPTIONAL.iter().find(|(name, _, _)| *name == member.name)?;
+    let defaults = member
+        .manifest
+        .get("features")?
+        .get("default")?
+        .as_array()?;
+    if defaults.is_empty() {
+        return None;
+    }
+    let message = format!("{name} has default features, which may bring what `{feature}` does");
+    Some(Finding::error(path, member.line_of("default"), message))
+}
+
+/// The feature that alone brings `dependency` to `package`.
+fn feature_of(package: &str, dependency: &str) -> Option<&'static str> {
+    OPTIONAL
+        .iter()
+        .filter(|(name, _, _)| *name == package)
+        .find(|(_, prefixes, _)| prefixes.iter().any(|prefix| dependency.starts_with(prefix)))
+        .map(|(_, _, feature)| *feature)
+}
+
+fn is_optional(value: &toml::Value) -> bool {
+    value.get("optional").and_then(toml::Value::as_bool) == Some(true)
 }
 
 fn takes_from_workspace(value: &toml::Value) -> bool {
@@ -182,9 +228,35 @@ mod tests {
     }
 
     #[test]
+    fn what_only_a_feature_brings_is_optional() {
+        for (name, dependency) in [("cuzk-pinned", "cudarc"), ("cuzk-gpu", "sppark")] {
+            let always = format!("[dependencies]\n{dependency}.workspace = true\n");
+            let findings = found(name, &always);
+            assert_eq!(findings.len(), 1, "{name}: {findings:?}");
+            assert!(
+                findings[0].contains("only the feature `cuda`"),
+                "{findings:?}"
+            );
+            let entry = format!("{dependency} = {{ workspace = true, optional = true }}\n");
+            assert!(found(name, &format!("[dependencies]\n{entry}")).is_empty());
+            // Tests may have it always.
+            assert!(
+                found(
+                    name,
+                    &format!("[dev-dependencies]\n{dependency}.workspace = true\n")
+                )
+                .is_empty()
+            );
+            for (defaults, count) in [("[]", 0), ("[\"cuda\"]", 1), ("[\"other\"]", 1)] {
+                let features = format!("[features]\ndefault = {defaults}\n");
+                assert_eq!(found(name, &features).len(), count, "{name}: {defaults}");
+            }
+        }
+    }
+
+    #[test]
     fn what_a_crate_knows_passes() {
         for (name, dependency) in [
-            ("cuzk-pinned", "cudarc"),
             ("cuzk-synth", "bellpepper-core"),
             ("cuzk-filecoin", "filecoin-hashers"),
             ("cuzk-daemon", "anyhow"),

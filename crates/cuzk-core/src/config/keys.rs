@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::serve::{MESSAGE_BYTES_LIMIT, Preload};
-use super::tuning::{KeyTier, Sizing};
+use super::tuning::{KeyTier, Placement, PlacementRefused, Sizing};
 use super::value::{show_address, show_limit, show_text};
 use super::{Config, PointCheck, Value};
 
@@ -43,6 +43,15 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| show_limit(config.memory_limit),
+    },
+    Key {
+        name: "memory.page_locked",
+        what: "bytes of these that may be page-locked: \"auto\" (half), a share of the limit or bytes",
+        set: |config, value| {
+            config.page_locked_limit = value.limit()?;
+            Ok(())
+        },
+        show: |config| show_limit(config.page_locked_limit),
     },
     Key {
         name: "engine.threads",
@@ -188,6 +197,16 @@ pub const KEYS: &[Key] = &[
         show: |config| format!("{:?}", config.serve.preload.to_string()),
     },
     Key {
+        name: "serve.warm",
+        what: "circuits whose columns are allocated before the server is ready (\"porep-32g,snap-32g\")",
+        set: |config, value| {
+            let ids = value.word()?.split(',').map(str::trim);
+            config.serve.warm = ids.filter(|id| !id.is_empty()).map(str::to_owned).collect();
+            Ok(())
+        },
+        show: |config| show_text(&config.serve.warm.join(",")),
+    },
+    Key {
         name: "serve.message_bytes_max",
         what: "bytes of the longest request; a longer one is refused unread",
         set: |config, value| {
@@ -252,5 +271,23 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| format!("{:?}", config.tuning.key_tier.to_string()),
+    },
+    Key {
+        name: "tuning.placement",
+        what: "how columns reach page-locked memory: auto, heap, register, staged or direct",
+        set: |config, value| {
+            config.tuning.placement = Placement::parse(value.word()?)?;
+            Ok(())
+        },
+        show: |config| format!("{:?}", config.tuning.placement.to_string()),
+    },
+    Key {
+        name: "tuning.placement_refused",
+        what: "where page-locked memory is refused: wait, fall-back or fail",
+        set: |config, value| {
+            config.tuning.placement_refused = PlacementRefused::parse(value.word()?)?;
+            Ok(())
+        },
+        show: |config| format!("{:?}", config.tuning.placement_refused.to_string()),
     },
 ];

@@ -15,7 +15,7 @@ use cuzk_budget::LimitRule;
 pub use keys::KEYS;
 pub use load::{ConfigError, Loaded, Origin, load};
 pub use serve::{Preload, ServeConfig};
-pub use tuning::{KeyTier, Sizing, Tuning};
+pub use tuning::{KeyTier, Placement, PlacementRefused, Sizing, Tuning};
 pub use value::Value;
 
 /// How much of a key file is checked when it is opened.
@@ -36,6 +36,9 @@ tuning::words!(PointCheck { Counts = "counts", Curve = "curve", Subgroup = "subg
 pub struct Config {
     /// Bytes that columns, keys and working memory may take together.
     pub memory_limit: LimitRule,
+    /// Bytes of these that may be page-locked; a share is a share of the limit, and
+    /// automatic is half of it.
+    pub page_locked_limit: LimitRule,
     /// Threads for arithmetic; 0 takes one a core.
     pub threads: usize,
     /// Parts that may be synthesised at the same time.
@@ -65,6 +68,7 @@ impl Config {
     pub fn new(params_directory: PathBuf) -> Self {
         Self {
             memory_limit: LimitRule::Automatic,
+            page_locked_limit: LimitRule::Automatic,
             threads: 0,
             synthesis_max: 2,
             parts_in_flight_max: 3,
@@ -79,6 +83,8 @@ impl Config {
                 c_from_ab: true,
                 sizing: Sizing::Exact,
                 key_tier: KeyTier::File,
+                placement: Placement::Auto,
+                placement_refused: PlacementRefused::Wait,
             },
         }
     }

@@ -22,6 +22,8 @@ pub struct ServeConfig {
     pub metrics_listen: Option<SocketAddr>,
     /// Which keys are loaded before the server reports ready.
     pub preload: Preload,
+    /// Ids of the circuits whose columns are allocated before the server reports ready.
+    pub warm: Vec<String>,
     /// The longest message that is read; a longer one is refused unread.
     pub message_bytes_max: usize,
     /// Finished jobs that are remembered.
@@ -40,6 +42,7 @@ impl ServeConfig {
             socket_mode: 0o660,
             metrics_listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9821))),
             preload: Preload::Present,
+            warm: Vec::new(),
             message_bytes_max: 256 << 20,
             results_kept_max: 4096,
             results_kept: Duration::from_secs(24 * 3600),

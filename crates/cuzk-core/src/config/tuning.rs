@@ -11,6 +11,40 @@ pub struct Tuning {
     pub sizing: Sizing,
     /// Where the points of a key are kept between proofs.
     pub key_tier: KeyTier,
+    /// How columns reach page-locked memory.
+    pub placement: Placement,
+    /// What happens where page-locked memory is refused.
+    pub placement_refused: PlacementRefused,
+}
+
+/// How the columns of a part reach page-locked memory, from which a device reads at
+/// full speed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// `direct` for a backend that uploads, `heap` for one that does not.
+    Auto,
+    /// They do not: a device reads ordinary memory.
+    Heap,
+    /// Ordinary memory is page-locked for the one proof, and unlocked when the columns
+    /// are read. Known to cost more than it saves, and kept to be measured.
+    Register,
+    /// Ordinary memory is copied through a ring of page-locked chunks, beside the
+    /// upload.
+    Staged,
+    /// They are synthesised into page-locked buffers of a pool.
+    Direct,
+}
+
+/// What happens where page-locked memory is refused: its share of the limit is in
+/// use, there is no driver, or the driver refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlacementRefused {
+    /// A part waits for what others use. What no wait can bring is an error.
+    Wait,
+    /// A part takes ordinary memory, and its reply, a warning and a counter say so.
+    FallBack,
+    /// It is an error, also where a wait would bring it.
+    Fail,
 }
 
 /// How the columns of a part get their length.
@@ -62,4 +96,12 @@ macro_rules! words {
 pub(super) use words;
 
 words!(Sizing { Exact = "exact", Growing = "growing" });
+words!(Placement {
+    Auto = "auto",
+    Heap = "heap",
+    Register = "register",
+    Staged = "staged",
+    Direct = "direct"
+});
+words!(PlacementRefused { Wait = "wait", FallBack = "fall-back", Fail = "fail" });
 words!(KeyTier { Auto = "auto", Resident = "resident", File = "file" });

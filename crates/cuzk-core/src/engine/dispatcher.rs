@@ -404,7 +404,7 @@ impl Dispatcher {
         };
         let parts = entry.parts.iter().filter_map(|part| match &part.data {
             Some(PartData::Verified(verified)) => Some(PartReport {
-                placement: verified.made.placement,
+                placed: verified.made.placed,
                 tier: verified.made.tier,
                 retries: part.attempts - 1,
             }),

@@ -14,8 +14,8 @@ use rand_core::{OsRng, SeedableRng};
 
 use super::dispatcher::Message;
 use crate::error::ProveError;
+use crate::placement::Placed;
 use crate::schedule::{JobId, Priority};
-use crate::stage::Placement;
 use crate::timeline::Timeline;
 
 /// Where Groth16's blinding scalars come from.
@@ -55,7 +55,7 @@ pub struct JobOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartReport {
     /// How its columns came to be where they were.
-    pub placement: Placement,
+    pub placed: Placed,
     /// Where the points of the key were.
     pub tier: KeyTier,
     /// Times it was tried again.
@@ -75,6 +75,29 @@ pub struct ProofReply {
     pub parts: Vec<PartReport>,
     /// Where the time went.
     pub timeline: Timeline,
+}
+
+impl ProofReply {
+    /// The placement of its parts; `mixed` if they differ.
+    pub fn placement(&self) -> &'static str {
+        let mut names = self.parts.iter().map(|part| part.placed.name);
+        let first = names.next().unwrap_or_default();
+        if names.all(|name| name == first) {
+            first
+        } else {
+            "mixed"
+        }
+    }
+
+    /// Whether every column of every part lay in page-locked memory when it was read.
+    pub fn is_pinned(&self) -> bool {
+        !self.parts.is_empty() && self.parts.iter().all(|part| part.placed.is_pinned)
+    }
+
+    /// Times that parts were tried again.
+    pub fn retries(&self) -> usize {
+        self.parts.iter().map(|part| part.retries).sum()
+    }
 }
 
 /// A job in the engine's hands. Dropping the handle lets the job go on.

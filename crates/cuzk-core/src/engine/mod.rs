@@ -2,6 +2,7 @@
 
 mod dispatcher;
 mod job;
+mod warm;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +11,6 @@ use std::thread::JoinHandle;
 
 use cuzk_budget::{Budget, CancelToken};
 use cuzk_gpu::Backend;
-use cuzk_pinned::PinnedPool;
 use cuzk_synth::HintStore;
 
 pub use job::{Blinding, Canceller, JobHandle, JobOptions, PartReport, ProofReply};
@@ -19,6 +19,7 @@ use crate::config::{Config, KeyTier};
 use crate::error::ProveError;
 use crate::keystore::KeyStore;
 use crate::metrics::Metrics;
+use crate::placement::{ColumnMemory, Placing};
 use crate::schedule::{JobId, Limits};
 use crate::shapes::Shapes;
 use crate::stage::{self, Job, Shared};
@@ -35,10 +36,8 @@ const DEVICE_SLOTS: usize = 1;
 pub struct EngineParts {
     /// Where proofs are made.
     pub backend: Arc<dyn Backend>,
-    /// Counts columns, keys and working memory.
-    pub budget: Budget,
-    /// Where columns come from; its bytes count in `budget`.
-    pub pool: PinnedPool,
+    /// Where columns come from. Its budget also counts keys and working memory.
+    pub memory: ColumnMemory,
     /// Capacity hints of earlier runs.
     pub hints: HintStore,
 }
@@ -46,11 +45,11 @@ pub struct EngineParts {
 /// A running engine. Dropping it cancels its jobs and waits for what runs.
 pub struct Engine {
     shared: Arc<Shared>,
-    budget: Budget,
     outbox: Sender<Message>,
     next_job: AtomicU64,
     jobs: Arc<AtomicUsize>,
     jobs_max: usize,
+    parts_in_flight_max: usize,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -58,18 +57,21 @@ impl Engine {
     /// Starts an engine.
     ///
     /// # Errors
-    /// [`ProveError::Thread`] if its thread cannot be started.
+    /// [`ProveError::Thread`] if its thread cannot be started, and
+    /// [`ProveError::Placement`] if columns are to lie in page-locked memory and there
+    /// is none.
     pub fn start(config: &Config, parts: EngineParts) -> Result<Self, ProveError> {
         let EngineParts {
             backend,
-            budget,
-            pool,
+            memory,
             hints,
         } = parts;
+        let placing = Placing::new(&config.tuning, backend.upload(), &memory)?;
         let shared = Arc::new(Shared {
             backend,
-            pool,
-            keys: KeyStore::new(config, budget.clone()),
+            placing,
+            keys: KeyStore::new(config, memory.budget().clone()),
+            memory,
             shapes: Shapes::new(hints),
             tuning: config.tuning,
             metrics: Metrics::default(),
@@ -88,11 +90,11 @@ impl Engine {
             .map_err(|_| ProveError::Thread { stage: "dispatch" })?;
         Ok(Self {
             shared,
-            budget,
             outbox,
             next_job: AtomicU64::new(1),
             jobs: Arc::default(),
             jobs_max: config.jobs_max,
+            parts_in_flight_max: config.parts_in_flight_max,
             thread: Some(thread),
         })
     }
@@ -183,9 +185,9 @@ impl Engine {
         }
     }
 
-    /// The pool of columns.
-    pub fn pool(&self) -> &PinnedPool {
-        &self.shared.pool
+    /// Where columns come from.
+    pub fn memory(&self) -> &ColumnMemory {
+        &self.shared.memory
     }
 
     /// What was counted since the start.
@@ -205,7 +207,7 @@ impl Engine {
 
     /// The budget that counts the engine's memory.
     pub fn budget(&self) -> &Budget {
-        &self.budget
+        self.shared.memory.budget()
     }
 
     /// Jobs that wait or run.

@@ -25,7 +25,7 @@ pub(crate) fn explain(shared: &Shared, job: &Job, key: &Key, part: usize) -> Fai
     // The assignment grows as the circuit is read, so up to twice its size is held.
     let bytes = 2 * variables as u64 * size_of::<Scalar>() as u64;
     let wait = Wait::with_priority(budget_priority(job.priority)).cancelled_by(&job.cancel);
-    let held = match shared.pool.budget().reserve(EXPLAIN, bytes, &wait) {
+    let held = match shared.memory.budget().reserve(EXPLAIN, bytes, &wait) {
         Ok(held) => held,
         Err(_) if job.cancel.is_cancelled() => return Failure::fatal(ProveError::Cancelled),
         Err(source) => {

@@ -14,12 +14,11 @@ use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
 use cuzk_budget::{CancelToken, Reservation};
 use cuzk_gpu::{Backend, CircuitShape, Columns};
-use cuzk_pinned::PinnedPool;
 
 pub(crate) use complete::complete;
 pub(crate) use explain::explain;
 pub(crate) use prove::prove;
-pub(crate) use reserve::{check_fits, reserve};
+pub(crate) use reserve::{check_fits, need, reserve};
 pub(crate) use synthesise::{Filled, synthesise};
 pub(crate) use verify::verify;
 
@@ -27,6 +26,7 @@ use crate::config::Tuning;
 use crate::engine::Blinding;
 use crate::keystore::{KeyLease, KeyStore};
 use crate::metrics::Metrics;
+use crate::placement::{ColumnMemory, Placed, Placing, Way};
 use crate::schedule::Priority;
 use crate::shapes::Shapes;
 use crate::timeline::Timeline;
@@ -35,11 +35,26 @@ use crate::{CircuitSpec, Workload};
 /// What all stages of all jobs share.
 pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
-    pub(crate) pool: PinnedPool,
+    pub(crate) memory: ColumnMemory,
+    pub(crate) placing: Placing,
     pub(crate) keys: Arc<KeyStore>,
     pub(crate) shapes: Shapes,
     pub(crate) tuning: Tuning,
     pub(crate) metrics: Metrics,
+}
+
+impl Shared {
+    /// Says that a part has ordinary memory although it was to have another kind.
+    pub(crate) fn tell_refused(&self, job: &Job, part: usize, reason: &str) {
+        self.metrics.placements_refused.add(1);
+        tracing::warn!(
+            job = job.label,
+            part,
+            placement = %self.tuning.placement,
+            reason,
+            "page-locked memory was refused: the columns lie on the heap"
+        );
+    }
 }
 
 /// A job as its stages see it.
@@ -62,6 +77,8 @@ pub(crate) struct Reserved {
     pub(crate) work: Reservation,
     /// The key's points in memory, if they are.
     pub(crate) lease: Option<KeyLease>,
+    /// How its columns are placed.
+    pub(crate) way: Way,
     /// Whether the columns have the sizes of a synthesis that outgrew others.
     pub(crate) is_resized: bool,
 }
@@ -74,17 +91,7 @@ pub(crate) struct Synthesised {
     pub(crate) lease: Option<KeyLease>,
     pub(crate) inputs: Vec<Scalar>,
     pub(crate) shape: Arc<CircuitShape>,
-    pub(crate) placement: Placement,
-}
-
-/// How columns came to be where they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placement {
-    /// `heap` if they are in ordinary memory; in page-locked memory `direct` if they
-    /// were written in place, `staged` if they were copied there.
-    pub name: &'static str,
-    /// Whether that place is page-locked.
-    pub is_pinned: bool,
+    pub(crate) placed: Placed,
 }
 
 /// A part with its proof.
@@ -97,7 +104,7 @@ pub(crate) struct Proved {
 /// How a proof was made.
 #[derive(Clone, Copy)]
 pub(crate) struct Made {
-    pub(crate) placement: Placement,
+    pub(crate) placed: Placed,
     /// Where the points of the key were.
     pub(crate) tier: cuzk_gpu::KeyTier,
 }

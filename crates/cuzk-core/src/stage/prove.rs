@@ -22,7 +22,7 @@ pub(crate) fn prove(
         lease,
         inputs,
         shape,
-        placement,
+        placed,
     } = synthesised;
     let (r, s) = job.blinding.scalars(part);
     let request = ProveRequest {
@@ -44,11 +44,12 @@ pub(crate) fn prove(
         KeyTier::File
     };
     drop((work, lease));
+    shared.metrics.placements.add(placed);
     job.timeline
         .add_phases(part, &proved.phases.0, Instant::now());
     Ok(Proved {
         proof: proved.proof,
         inputs,
-        made: Made { placement, tier },
+        made: Made { placed, tier },
     })
 }

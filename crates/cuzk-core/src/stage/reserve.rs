@@ -1,8 +1,8 @@
 //! Reserve: one request for the columns of a part and the bytes of its proof.
 
 use cuzk_budget::{Consumer, Priority as BudgetPriority, Wait};
-use cuzk_gpu::{CircuitSizes, Column, Columns, Key, Section};
-use cuzk_pinned::{AcquireError, AcquireRequest, Acquired, PinnedPool};
+use cuzk_gpu::{CircuitSizes, Column, ColumnLayout, Columns, Key, Section};
+use cuzk_pinned::{AcquireError, AcquireRequest};
 use cuzk_synth::{Sizes, count};
 
 use super::{Job, Reserved, Shared};
@@ -10,6 +10,7 @@ use crate::CircuitSpec;
 use crate::config::KeyTier;
 use crate::error::{Failure, ProveError};
 use crate::keystore::KeyLease;
+use crate::placement::{Granted, PlacementError, Waits};
 use crate::schedule::Priority;
 use crate::shapes::to_circuit_sizes;
 
@@ -40,16 +41,25 @@ pub(crate) fn reserve(
         part,
         sizes: to_circuit_sizes(&sizes),
     };
-    let (acquired, lease) = match shared.tuning.key_tier {
+    let (granted, lease) = match shared.tuning.key_tier {
         KeyTier::File => (ask.wait(Points::InFile)?, None),
         KeyTier::Resident => ask.resident()?,
         KeyTier::Auto => ask.resident_if_room()?,
     };
     let layout = shared.backend.layout(&ask.sizes);
+    let Granted {
+        acquired,
+        way,
+        refused,
+    } = granted;
+    if let Some(reason) = refused {
+        shared.tell_refused(job, part, &reason);
+    }
     Ok(Reserved {
         columns: Columns::from_buffers(acquired.buffers, &layout),
         work: acquired.reservation,
         lease,
+        way,
         is_resized: outgrown.is_some(),
     })
 }
@@ -76,12 +86,12 @@ struct Ask<'a> {
 
 impl Ask<'_> {
     /// Points in memory, whatever that takes.
-    fn resident(&self) -> Result<(Acquired, Option<KeyLease>), Failure> {
+    fn resident(&self) -> Result<(Granted, Option<KeyLease>), Failure> {
         let id = self.job.circuit.id();
         if self.shared.keys.lease(&id).is_some() {
-            let acquired = self.wait(Points::Resident)?;
+            let granted = self.wait(Points::Resident)?;
             if let Some(lease) = self.shared.keys.lease(&id) {
-                return Ok((acquired, Some(lease)));
+                return Ok((granted, Some(lease)));
             }
             // They were reclaimed while this part waited: ask for them too.
         }
@@ -89,17 +99,16 @@ impl Ask<'_> {
     }
 
     /// Points in memory if there is room now, and otherwise in the file.
-    fn resident_if_room(&self) -> Result<(Acquired, Option<KeyLease>), Failure> {
+    fn resident_if_room(&self) -> Result<(Granted, Option<KeyLease>), Failure> {
         let id = self.job.circuit.id();
         let granted = match self.shared.keys.lease(&id) {
             Some(lease) => {
-                let acquired =
-                    self.acquire(Points::Resident, |pool, request| pool.try_acquire(request));
-                acquired.map(|acquired| (acquired, Some(lease)))
+                let granted = self.acquire(Points::Resident, Waits::No);
+                granted.map(|granted| (granted, Some(lease)))
             }
             None => self
-                .acquire(Points::ToLoad, |pool, request| pool.try_acquire(request))
-                .and_then(|acquired| self.load(acquired)),
+                .acquire(Points::ToLoad, Waits::No)
+                .and_then(|granted| self.load(granted)),
         };
         granted.or_else(|refused| match refused.error {
             ProveError::Memory { source, .. } => {
@@ -111,8 +120,9 @@ impl Ask<'_> {
         })
     }
 
-    fn load(&self, mut acquired: Acquired) -> Result<(Acquired, Option<KeyLease>), Failure> {
-        let points = acquired
+    fn load(&self, mut granted: Granted) -> Result<(Granted, Option<KeyLease>), Failure> {
+        let points = granted
+            .acquired
             .reservation
             .split(self.key.resident_bytes())
             .expect("the request asked for them");
@@ -122,18 +132,14 @@ impl Ask<'_> {
             .keys
             .make_resident(&id, self.key, points)
             .map_err(Failure::fatal)?;
-        Ok((acquired, Some(lease)))
+        Ok((granted, Some(lease)))
     }
 
-    fn wait(&self, points: Points) -> Result<Acquired, Failure> {
-        self.acquire(points, |pool, request| pool.acquire(request))
+    fn wait(&self, points: Points) -> Result<Granted, Failure> {
+        self.acquire(points, Waits::Yes)
     }
 
-    fn acquire(
-        &self,
-        points: Points,
-        acquire: impl FnOnce(&PinnedPool, &AcquireRequest<'_>) -> Result<Acquired, AcquireError>,
-    ) -> Result<Acquired, Failure> {
+    fn acquire(&self, points: Points, waits: Waits) -> Result<Granted, Failure> {
         let Self {
             shared,
             job,
@@ -163,21 +169,32 @@ impl Ask<'_> {
             consumer: PARTS,
             wait: Wait::with_priority(budget_priority(job.priority)).cancelled_by(&job.cancel),
         };
-        acquire(&shared.pool, &request).map_err(|source| {
-            Failure::fatal(match source {
-                AcquireError::Budget(source) if job.cancel.is_cancelled() => {
+        let what = if to_load > 0 {
+            "a part and its key"
+        } else {
+            "a part"
+        };
+        let column_bytes = lens
+            .iter()
+            .fold(0, |sum: u64, &len| sum.saturating_add(len as u64));
+        shared
+            .placing
+            .check(&shared.memory, PARTS, column_bytes, request.bytes)
+            .map_err(|source| Failure::fatal(ProveError::Memory { what, source }))?;
+        let granted = shared.placing.acquire(&shared.memory, &request, waits);
+        granted.map_err(|error| {
+            Failure::fatal(match error {
+                PlacementError::Memory(AcquireError::Budget(source))
+                    if job.cancel.is_cancelled() =>
+                {
                     tracing::debug!(%source, part, "the wait for memory was given up");
                     ProveError::Cancelled
                 }
-                AcquireError::Budget(source) => ProveError::Memory {
-                    what: if to_load > 0 {
-                        "a part and its key"
-                    } else {
-                        "a part"
-                    },
-                    source,
-                },
-                source => ProveError::Allocation { part, source },
+                PlacementError::Memory(AcquireError::Budget(source)) => {
+                    ProveError::Memory { what, source }
+                }
+                PlacementError::Memory(source) => ProveError::Allocation { part, source },
+                PlacementError::PageLocked(source) => ProveError::PageLocked { part, source },
             })
         })
     }
@@ -200,34 +217,49 @@ pub(crate) fn check_fits(
     circuit: &dyn CircuitSpec,
     key: &Key,
 ) -> Result<u64, ProveError> {
-    let hint = shared.shapes.sizes(&circuit.id());
-    let sizes = hint
-        .map(|hint| to_circuit_sizes(&hint))
-        .filter(|sizes| key.check_sizes(sizes).is_ok())
-        .unwrap_or_else(|| to_circuit_sizes(&sizes_from_key(key)));
+    let sizes = foreseen(shared, circuit, key);
     let (tier, to_load) = match shared.tuning.key_tier {
         KeyTier::Resident => (cuzk_gpu::KeyTier::Resident, key.resident_bytes()),
         KeyTier::File | KeyTier::Auto => (cuzk_gpu::KeyTier::File, 0),
     };
     let lens = shared.backend.layout(&sizes).lens();
-    let bytes = lens
+    // What overflows is more than any budget has, and refused as such.
+    let column_bytes = lens
         .into_iter()
         .map(|len| Column::bytes(len).and_then(|bytes| u64::try_from(bytes).ok()))
-        .chain([
-            Some(shared.backend.work_bytes(&sizes, key, tier)),
-            Some(to_load),
-        ])
         .try_fold(0_u64, |sum, bytes| sum.checked_add(bytes?))
         .unwrap_or(u64::MAX);
+    let work_bytes = shared.backend.work_bytes(&sizes, key, tier);
+    let bytes = work_bytes.saturating_add(to_load);
     shared
-        .pool
-        .budget()
-        .check(PARTS, bytes)
+        .placing
+        .check(&shared.memory, PARTS, column_bytes, bytes)
         .map_err(|source| ProveError::Memory {
             what: "a part",
             source,
         })?;
-    Ok(bytes)
+    Ok(column_bytes.saturating_add(bytes))
+}
+
+/// The columns of a part of a circuit and its working memory, as far as its hint or
+/// its key can tell.
+pub(crate) fn need(shared: &Shared, circuit: &dyn CircuitSpec, key: &Key) -> (ColumnLayout, u64) {
+    let sizes = foreseen(shared, circuit, key);
+    let tier = match shared.tuning.key_tier {
+        KeyTier::Resident => cuzk_gpu::KeyTier::Resident,
+        KeyTier::File | KeyTier::Auto => cuzk_gpu::KeyTier::File,
+    };
+    let work_bytes = shared.backend.work_bytes(&sizes, key, tier);
+    (shared.backend.layout(&sizes), work_bytes)
+}
+
+/// The sizes of a circuit by its hint, or by its key if there is none or the key
+/// contradicts it.
+fn foreseen(shared: &Shared, circuit: &dyn CircuitSpec, key: &Key) -> CircuitSizes {
+    let hint = shared.shapes.sizes(&circuit.id());
+    hint.map(|hint| to_circuit_sizes(&hint))
+        .filter(|sizes| key.check_sizes(sizes).is_ok())
+        .unwrap_or_else(|| to_circuit_sizes(&sizes_from_key(key)))
 }
 
 /// Key and hint disagree, and neither is believed: the circuit is counted. A key of

@@ -3,16 +3,18 @@
 use bellpepper_core::SynthesisError;
 use blstrs::Scalar;
 use cuzk_gpu::{CColumn, Columns, Key};
+use cuzk_pinned::AcquireError;
 use cuzk_synth::{
     AssignColumns, Assigned, ColumnName, GrownColumns, Pass, Sizes, SynthError, assign,
     assign_growing,
 };
 use ff::Field;
 
-use super::{Job, Placement, Reserved, Shared, Synthesised};
+use super::{Job, Reserved, Shared, Synthesised};
 use crate::Part;
 use crate::config::Sizing;
 use crate::error::{Failure, ProveError};
+use crate::placement::{Placed, Way};
 use crate::shapes::to_circuit_sizes;
 
 /// What a synthesis ended with.
@@ -49,26 +51,54 @@ pub(crate) fn synthesise(
         .shapes
         .learn(&id, part, &assigned, key)
         .map_err(Failure::fatal)?;
-    let is_pinned = shared.pool.is_page_locked();
-    let name = match shared.tuning.sizing {
-        _ if !is_pinned => "heap",
-        Sizing::Exact => "direct",
-        Sizing::Growing => "staged",
-    };
     let Reserved {
-        columns,
+        mut columns,
         work,
         lease,
+        way,
         ..
     } = reserved;
+    let placed = place(shared, job, part, way, &mut columns)?;
     Ok(Filled::Whole(Box::new(Synthesised {
         columns,
         work,
         lease,
         inputs: assigned.inputs,
         shape,
-        placement: Placement { name, is_pinned },
+        placed,
     })))
+}
+
+/// Page-locks columns that are to be locked for this proof, and says where all of
+/// them lie.
+fn place(
+    shared: &Shared,
+    job: &Job,
+    part: usize,
+    way: Way,
+    columns: &mut Columns,
+) -> Result<Placed, Failure> {
+    if way == Way::Register {
+        let lock = || shared.placing.lock(&shared.memory, way, columns);
+        let refused = job.timeline.time("pin", Some(part), lock);
+        let refused = refused.map_err(|source| {
+            let source = AcquireError::Backing { index: 0, source };
+            Failure::fatal(ProveError::PageLocked { part, source })
+        })?;
+        if let Some(reason) = refused {
+            shared.tell_refused(job, part, &reason);
+        }
+    }
+    let placed = shared.placing.placed(way, columns);
+    let Placed { name, is_pinned } = placed;
+    tracing::debug!(
+        job = job.label,
+        part,
+        placement = name,
+        is_pinned,
+        "columns are filled"
+    );
+    Ok(placed)
 }
 
 fn fill(

@@ -28,6 +28,8 @@ pub(crate) struct Faulty {
     spoil: Spoil,
     /// Circuits of fewer constraints get columns of just that length.
     short_below: usize,
+    /// Columns of this length, whatever the circuit.
+    rows: Option<usize>,
     /// Each request first takes one of these, and waits for it.
     permits: Option<Mutex<Receiver<()>>>,
     seen: AtomicUsize,
@@ -39,6 +41,7 @@ impl Faulty {
             inner: cpu(true),
             spoil,
             short_below: 0,
+            rows: None,
             permits: None,
             seen: AtomicUsize::new(0),
         }
@@ -58,6 +61,14 @@ impl Faulty {
     pub(crate) fn short_below(constraints: usize) -> Self {
         Self {
             short_below: constraints,
+            ..Self::corrupting(0)
+        }
+    }
+
+    /// Wants columns of so many scalars.
+    pub(crate) fn greedy(rows: usize) -> Self {
+        Self {
+            rows: Some(rows),
             ..Self::corrupting(0)
         }
     }
@@ -103,6 +114,9 @@ impl Backend for Faulty {
 
     fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
         let layout = self.inner.layout(sizes);
+        if let Some(rows) = self.rows {
+            return ColumnLayout { rows, ..layout };
+        }
         if sizes.constraints < self.short_below {
             let rows = sizes.constraints;
             return ColumnLayout { rows, ..layout };

@@ -33,6 +33,32 @@ fn a_job_that_can_never_fit_is_refused_at_once() {
 }
 
 #[test]
+fn columns_whose_bytes_overflow_are_refused_at_once() {
+    let house = House::new(&[20]);
+    // Scalars of 32 bytes: a column, or the sum of them, is more than 64 bits count.
+    for rows in [
+        usize::MAX,
+        usize::MAX / 32 + 1,
+        usize::MAX / 32,
+        usize::MAX / 64,
+    ] {
+        let engine = house.engine_on(u64::MAX, Arc::new(Faulty::greedy(rows)));
+        let error = prove(&engine, &SquaresJob::new(20, 2, 1));
+        let error = error.expect_err("there is no such memory");
+        assert!(
+            matches!(
+                error,
+                ProveError::Memory { .. } | ProveError::Allocation { .. }
+            ),
+            "{rows}: {error}"
+        );
+        assert!(engine.check(&Squares { rounds: 20 }).is_err());
+        assert!(engine.warm(&[&Squares { rounds: 20 }]).is_err());
+        assert_eq!(engine.budget().usage().used_bytes, 0);
+    }
+}
+
+#[test]
 fn two_keys_with_room_for_one_take_turns() {
     let mut house = House::new(&[2000, 2040]);
     house.config.tuning.key_tier = KeyTier::Resident;

@@ -4,8 +4,11 @@
 mod backends;
 mod keygen;
 mod limits;
+mod placements;
 mod random;
 mod toy;
+mod uploading;
+mod warming;
 
 use std::sync::Arc;
 

@@ -9,12 +9,12 @@ use blstrs::{Bls12, Scalar};
 use cuzk_budget::Budget;
 use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate};
 use cuzk_core::{
-    CircuitId, CircuitSpec, Config, Engine, EngineParts, Part, Workload, WorkloadError,
+    CircuitId, CircuitSpec, ColumnMemory, Config, Engine, EngineParts, Part, ProveError, Workload,
+    WorkloadError,
 };
 use cuzk_gpu::cpu::h::{CSource, Transforms};
 use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
 use cuzk_gpu::{Backend, CircuitSizes, Key, KeyChecks, KeyTier, PointCheck, Section};
-use cuzk_pinned::PinnedPool;
 use cuzk_synth::{HintStore, Pass};
 
 /// x^(2^rounds) = y, y public.
@@ -251,15 +251,8 @@ impl House {
 
     /// What a part takes: its columns and its work, with the key in a tier.
     pub(crate) fn part_bytes(&self, rounds: usize, tier: KeyTier) -> u64 {
-        let key = self.key(rounds);
-        let sizes = CircuitSizes {
-            inputs: key.count(Section::Ic),
-            aux: key.count(Section::L),
-            constraints: key.count(Section::H) + 1,
-        };
-        let backend = cpu(true);
-        let scalars: usize = backend.layout(&sizes).lens().into_iter().sum();
-        32 * scalars as u64 + backend.work_bytes(&sizes, &key, tier)
+        let columns: usize = self.column_lens(rounds).into_iter().sum();
+        columns as u64 + cpu(true).work_bytes(&self.sizes(rounds), &self.key(rounds), tier)
     }
 
     pub(crate) fn engine_on(&self, limit_bytes: u64, backend: Arc<dyn Backend>) -> Engine {
@@ -273,17 +266,41 @@ impl House {
         hints: HintStore,
     ) -> Engine {
         let budget = Budget::new(limit_bytes);
-        let pool = PinnedPool::heap(budget.clone());
-        Engine::start(
-            &self.config,
-            EngineParts {
-                backend,
-                budget,
-                pool,
-                hints,
-            },
-        )
-        .expect("a thread can be started")
+        let memory = ColumnMemory::heap(budget);
+        self.start(memory, backend, hints)
+            .expect("a thread can be started")
+    }
+}
+
+impl House {
+    /// An engine whose columns come from `memory`, if it can be started.
+    pub(crate) fn start(
+        &self,
+        memory: ColumnMemory,
+        backend: Arc<dyn Backend>,
+        hints: HintStore,
+    ) -> Result<Engine, ProveError> {
+        let parts = EngineParts {
+            backend,
+            memory,
+            hints,
+        };
+        Engine::start(&self.config, parts)
+    }
+
+    /// The lengths of a part's columns, in bytes.
+    pub(crate) fn column_lens(&self, rounds: usize) -> Vec<usize> {
+        let lens = cpu(true).layout(&self.sizes(rounds)).lens();
+        lens.into_iter().map(|len| 32 * len).collect()
+    }
+
+    fn sizes(&self, rounds: usize) -> CircuitSizes {
+        let key = self.key(rounds);
+        CircuitSizes {
+            inputs: key.count(Section::Ic),
+            aux: key.count(Section::L),
+            constraints: key.count(Section::H) + 1,
+        }
     }
 }
 

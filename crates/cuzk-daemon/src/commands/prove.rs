@@ -75,8 +75,6 @@ fn report(
     reply: &ProofReply,
     begun: Instant,
 ) -> Report {
-    // Parts of one proof are placed alike; the first one speaks for them.
-    let placement = reply.parts[0].placement;
     Report {
         job: workload.label(),
         circuit: workload.circuit().id().to_string(),
@@ -85,9 +83,9 @@ fn report(
         seconds: begun.elapsed().as_secs_f64(),
         backend: reply.backend,
         tier: reply.tier.clone(),
-        placement: placement.name,
-        is_pinned: placement.is_pinned,
-        retries: reply.parts.iter().map(|part| part.retries).sum(),
+        placement: reply.placement(),
+        is_pinned: reply.is_pinned(),
+        retries: reply.retries(),
         counted_peak_bytes: engine.budget().usage().peak_bytes,
         process_peak_bytes: machine::peak_bytes(),
         timeline: reply.timeline.spans(),

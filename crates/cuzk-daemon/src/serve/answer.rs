@@ -9,11 +9,12 @@ use crate::wire::AwaitProofResponse;
 use crate::wire::await_proof_response::Status;
 
 /// Spans of the engine itself; all others are phases of the backend.
-const STAGES: [&str; 6] = [
+const STAGES: [&str; 7] = [
     "queue",
     "key",
     "reserve",
     "synthesis",
+    "pin",
     "verify",
     "verify_all",
 ];
@@ -31,16 +32,7 @@ pub(super) fn answer(
         ..times(timeline)
     };
     match result {
-        Ok(reply) => AwaitProofResponse {
-            status: Status::Completed.into(),
-            backend: reply.backend.to_owned(),
-            tier: reply.tier,
-            placement: placements(&reply.parts),
-            is_pinned: reply.parts.iter().all(|part| part.placement.is_pinned),
-            retries: whole(reply.parts.iter().map(|part| part.retries).sum()),
-            proof: reply.proof,
-            ..timed
-        },
+        Ok(reply) => completed(reply, timed),
         Err(error) => AwaitProofResponse {
             status: match error {
                 ProveError::Cancelled => Status::Cancelled,
@@ -50,6 +42,20 @@ pub(super) fn answer(
             error_message: error.to_string(),
             ..timed
         },
+    }
+}
+
+/// A proof and how it came to be.
+fn completed(reply: ProofReply, timed: AwaitProofResponse) -> AwaitProofResponse {
+    AwaitProofResponse {
+        status: Status::Completed.into(),
+        placement: reply.placement().to_owned(),
+        is_pinned: reply.is_pinned(),
+        retries: whole(reply.retries()),
+        backend: reply.backend.to_owned(),
+        tier: reply.tier,
+        proof: reply.proof,
+        ..timed
     }
 }
 
@@ -66,17 +72,6 @@ pub(super) fn timed_out(job: &Job) -> AwaitProofResponse {
 /// A count in the width of the wire.
 pub(super) fn whole(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
-}
-
-/// The placement of the parts; `mixed` if they differ.
-fn placements(parts: &[cuzk_core::PartReport]) -> String {
-    let mut names = parts.iter().map(|part| part.placement.name);
-    let first = names.next().unwrap_or_default();
-    if names.all(|name| name == first) {
-        first.to_owned()
-    } else {
-        "mixed".to_owned()
-    }
 }
 
 fn times(timeline: &Timeline) -> AwaitProofResponse {
@@ -112,7 +107,39 @@ fn milliseconds(value: f64) -> u64 {
 mod tests {
     use std::time::Instant;
 
+    use cuzk_core::{KeyTier, PartReport, Placed};
+
     use super::*;
+
+    #[test]
+    fn a_placement_is_what_every_part_had() {
+        let part = |name, is_pinned, retries| PartReport {
+            placed: Placed { name, is_pinned },
+            tier: KeyTier::File,
+            retries,
+        };
+        let answer = |parts: &[PartReport]| {
+            let reply = ProofReply {
+                proof: vec![1],
+                backend: "cpu",
+                tier: "file".to_owned(),
+                parts: parts.to_vec(),
+                timeline: Timeline::start(),
+            };
+            let answer = completed(reply, AwaitProofResponse::default());
+            assert_eq!(answer.status(), Status::Completed);
+            (answer.placement, answer.is_pinned, answer.retries)
+        };
+        let (direct, heap) = (part("direct", true, 0), part("heap", false, 1));
+        assert_eq!(answer(&[direct; 3]), ("direct".to_owned(), true, 0));
+        assert_eq!(answer(&[heap; 2]), ("heap".to_owned(), false, 2));
+        // One part that fell back, whichever it is, speaks for the whole.
+        for parts in [[direct, heap], [heap, direct]] {
+            assert_eq!(answer(&parts), ("mixed".to_owned(), false, 1));
+        }
+        let registered = part("register", true, 0);
+        assert_eq!(answer(&[direct, registered]), ("mixed".to_owned(), true, 0));
+    }
 
     #[test]
     fn times_come_from_the_timeline() {

@@ -10,6 +10,7 @@ use tonic::Status;
 
 use super::answer::whole;
 use super::status;
+use crate::error::ServeError;
 use crate::wire::srs_status::Tier;
 use crate::wire::{EvictSrsResponse, PreloadSrsResponse, SrsStatus};
 
@@ -45,6 +46,23 @@ impl Keys {
                 }
                 Err(error) => tracing::error!(circuit = %id, %path, %error, "key not usable"),
             }
+        }
+    }
+
+    /// Allocates the columns of circuits. Those for which there is no key or no room
+    /// are told; their parts allocate when they are proved.
+    pub(super) fn warm(&self, circuits: &[FilecoinCircuit]) {
+        if circuits.is_empty() {
+            return;
+        }
+        let begun = Instant::now();
+        let specs: Vec<&dyn CircuitSpec> = circuits.iter().map(|c| c as _).collect();
+        match self.engine.warm(&specs) {
+            Ok(plan) => {
+                let seconds = begun.elapsed().as_secs_f64();
+                tracing::info!(seconds, "columns allocated\n{plan}");
+            }
+            Err(error) => tracing::error!(%error, "columns not allocated"),
         }
     }
 
@@ -128,6 +146,18 @@ impl Keys {
         let file = std::fs::metadata(path).ok()?;
         file.is_file().then_some(file.len())
     }
+}
+
+/// The circuits of these ids.
+///
+/// # Errors
+/// [`ServeError::Warm`] for an id that is none.
+pub(super) fn circuits(ids: &[String]) -> Result<Vec<FilecoinCircuit>, ServeError> {
+    let circuit = |id: &String| {
+        id.parse()
+            .map_err(|error: cuzk_filecoin::UnknownName| ServeError::Warm(error.to_string()))
+    };
+    ids.iter().map(circuit).collect()
 }
 
 fn parse(circuit_id: &str) -> Result<FilecoinCircuit, Status> {

@@ -43,9 +43,20 @@ pub(super) fn text(engine: &Engine, jobs: &Jobs, uptime: Duration) -> String {
             "Circuits that outgrew their hint.",
             &counted.hint_misses,
         ),
+        (
+            "placement_refused",
+            "Parts that were given ordinary memory for page-locked.",
+            &counted.placements_refused,
+        ),
     ] {
         page.one("counter", &format!("{name}_total"), what, counter.count());
     }
+    page.labelled(
+        "placement_total",
+        "Parts proved, by where their columns were read.",
+        "placement",
+        counted.placements.counts(),
+    );
     page.one(
         "gauge",
         "uptime_seconds",
@@ -97,20 +108,30 @@ pub(super) fn text(engine: &Engine, jobs: &Jobs, uptime: Duration) -> String {
         "Requests that wait for memory.",
         usage.waiters,
     );
-    let pinned = pinned_bytes(engine);
-    page.one("gauge", "pinned_bytes", "Page-locked memory.", pinned);
+    let memory = engine.memory();
+    page.one(
+        "gauge",
+        "pinned_bytes",
+        "Memory that is page-locked.",
+        memory.page_locked_bytes(),
+    );
+    page.one(
+        "gauge",
+        "pinned_limit_bytes",
+        "Memory that may be page-locked.",
+        memory.page_locked_limit_bytes(),
+    );
+    let pinned_allocations = memory
+        .page_locked_pool()
+        .map(|pool| pool.stats().allocations);
+    page.one(
+        "counter",
+        "pinned_allocations_total",
+        "Page-locked buffers allocated.",
+        pinned_allocations.unwrap_or(0),
+    );
     page.durations(jobs);
     page.0
-}
-
-/// Page-locked bytes of the pool of columns.
-pub(super) fn pinned_bytes(engine: &Engine) -> u64 {
-    let stats = engine.pool().stats();
-    if engine.pool().is_page_locked() {
-        stats.idle_bytes + stats.fenced_bytes + stats.in_use_bytes
-    } else {
-        0
-    }
 }
 
 struct Page(String);
@@ -124,6 +145,19 @@ impl Page {
     fn one(&mut self, kind: &str, name: &str, what: &str, value: impl Display) {
         self.head(kind, name, what);
         self.line(format_args!("cuzk_{name} {value}"));
+    }
+
+    fn labelled<const N: usize>(
+        &mut self,
+        name: &str,
+        what: &str,
+        label: &str,
+        counts: [(&str, u64); N],
+    ) {
+        self.head("counter", name, what);
+        for (value, count) in counts {
+            self.line(format_args!("cuzk_{name}{{{label}=\"{value}\"}} {count}"));
+        }
     }
 
     fn durations(&mut self, jobs: &Jobs) {

@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use cuzk_core::Engine;
 use cuzk_core::config::{Config, Preload, ServeConfig};
+use cuzk_filecoin::FilecoinCircuit;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
@@ -65,13 +66,14 @@ pub enum Ended {
 /// Serves an engine until it is told to end.
 ///
 /// # Errors
-/// [`ServeError::Reflection`] and [`ServeError::Transport`].
+/// [`ServeError::Warm`], [`ServeError::Reflection`] and [`ServeError::Transport`].
 pub async fn run(
     listeners: Listeners,
     engine: Arc<Engine>,
     config: &Config,
     mut shutdown: Shutdown,
 ) -> Result<Ended, ServeError> {
+    let warm = keys::circuits(&config.serve.warm)?;
     let jobs = Jobs::new(
         config.jobs_max,
         Kept {
@@ -86,7 +88,7 @@ pub async fn run(
 
     let mut stop = shutdown.clone();
     let ended = tokio::select! {
-        ended = live(&state, &config.serve, &health, &mut shutdown) => ended,
+        ended = live(&state, &config.serve, warm, &health, &mut shutdown) => ended,
         () = stop.stop() => Ended::Cut { jobs: state.jobs.live() },
         Some(fault) = transports.join_next() => return Err(fault_of(fault)),
     };
@@ -106,12 +108,13 @@ pub async fn run(
 async fn live(
     state: &Arc<State>,
     config: &ServeConfig,
+    warm: Vec<FilecoinCircuit>,
     health: &HealthReporter,
     shutdown: &mut Shutdown,
 ) -> Ended {
     tokio::select! {
         () = shutdown.drain() => {}
-        () = serve_until_told(state, config, health) => {}
+        () = serve_until_told(state, config, warm, health) => {}
     }
     report(health, ServingStatus::NotServing).await;
     state.jobs.drain();
@@ -127,14 +130,23 @@ async fn live(
     }
 }
 
-/// Loads keys, reports ready, and never returns.
-async fn serve_until_told(state: &Arc<State>, config: &ServeConfig, health: &HealthReporter) {
-    if config.preload == Preload::Present {
-        let state = Arc::clone(state);
-        let loaded = tokio::task::spawn_blocking(move || state.keys.load_present()).await;
-        if let Err(error) = loaded {
-            tracing::error!(%error, "loading keys panicked");
+/// Loads keys, allocates columns, reports ready, and never returns.
+async fn serve_until_told(
+    state: &Arc<State>,
+    config: &ServeConfig,
+    warm: Vec<FilecoinCircuit>,
+    health: &HealthReporter,
+) {
+    let loads = config.preload == Preload::Present;
+    let prepared = Arc::clone(state);
+    let prepare = move || {
+        if loads {
+            prepared.keys.load_present();
         }
+        prepared.keys.warm(&warm);
+    };
+    if let Err(error) = tokio::task::spawn_blocking(prepare).await {
+        tracing::error!(%error, "preparing panicked");
     }
     report(health, ServingStatus::Serving).await;
     tracing::info!("ready");

@@ -61,11 +61,6 @@ impl State {
                 pending: whole(load.pending),
                 in_progress: whole(load.running),
             });
-        let pinned_limit = if self.engine.pool().is_page_locked() {
-            self.engine.budget().limit_bytes()
-        } else {
-            0
-        };
         GetStatusResponse {
             gpus: Vec::new(),
             loaded_srs: self.keys.list(),
@@ -73,8 +68,8 @@ impl State {
             total_proofs_completed: self.engine.metrics().jobs_completed.count(),
             total_proofs_failed: self.engine.metrics().jobs_failed.count(),
             uptime_seconds: self.started.elapsed().as_secs(),
-            pinned_memory_bytes: metrics::pinned_bytes(&self.engine),
-            pinned_memory_limit_bytes: pinned_limit,
+            pinned_memory_bytes: self.engine.memory().page_locked_bytes(),
+            pinned_memory_limit_bytes: self.engine.memory().page_locked_limit_bytes(),
         }
     }
 

@@ -25,6 +25,7 @@ pub(super) fn refused(error: &ProveError) -> Status {
         | ProveError::Key(_) => Code::FailedPrecondition,
         ProveError::Memory { .. }
         | ProveError::Allocation { .. }
+        | ProveError::PageLocked { .. }
         | ProveError::QueueFull { .. } => Code::ResourceExhausted,
         ProveError::Stopped => Code::Unavailable,
         ProveError::Cancelled => Code::Cancelled,

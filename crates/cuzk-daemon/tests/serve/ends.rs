@@ -40,6 +40,11 @@ async fn becomes(health: &mut HealthClient<Channel>, status: ServingStatus) {
     }
 }
 
+async fn ready(server: &Server) {
+    let mut health = HealthClient::new(channel(server).await);
+    becomes(&mut health, ServingStatus::Serving).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_is_ready_when_its_keys_are_loaded() {
     let server = Server::start(|config| config.serve.preload = Preload::Present).await;
@@ -149,5 +154,31 @@ async fn reflection_tells_the_services_and_the_contract() {
     assert!(
         matches!(file, MessageResponse::FileDescriptorResponse(_)),
         "{file:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn columns_are_allocated_before_the_server_is_ready() {
+    // A circuit without a key is told, and the server serves what it can.
+    let server = Server::start(|config| config.serve.warm = vec!["porep-2k".to_owned()]).await;
+    ready(&server).await;
+    assert_eq!(server.engine.memory().heap_pool().stats().allocations, 0);
+
+    let server = Server::start(|config| config.serve.warm = vec!["wpost-2k".to_owned()]).await;
+    ready(&server).await;
+    let warmed = server.engine.memory().heap_pool().stats();
+    assert!(warmed.allocations > 0 && warmed.idle_bytes > 0);
+    let mut client = server.client().await;
+    assert_proof(&within(client.prove(window(1))).await.expect("taken"));
+    let after = server.engine.memory().heap_pool().stats();
+    assert_eq!(after.allocations, warmed.allocations, "none for a proof");
+    assert!(after.reuses > 0);
+
+    let server = Server::start(|config| config.serve.warm = vec!["wpost-3k".to_owned()]).await;
+    let ended = within(server.ended).await.expect("no panic");
+    let error = ended.expect_err("no such circuit").to_string();
+    assert!(
+        error.starts_with("serve.warm: ") && error.contains("wpost-3k"),
+        "{error}"
     );
 }

@@ -216,3 +216,37 @@ fn idle_buffers_serve_neither_a_used_token_nor_a_closed_budget() {
     assert_eq!(bench.pool.stats().reuses, 0);
     bench.end();
 }
+
+#[test]
+fn a_grant_lists_its_buffers_in_order_whatever_their_number() {
+    for count in 0..=9 {
+        let bench = Bench::new(1000);
+        let lens: Vec<usize> = (1..=count).collect();
+        let granted = || bench.try_acquire(&lens, 0).unwrap().buffers;
+        let of = |buffers: &crate::Buffers| buffers.iter().map(|b| b.len()).collect::<Vec<_>>();
+        let mut buffers = granted();
+        assert_eq!((of(&buffers), buffers.len()), (lens.clone(), count));
+        assert_eq!(buffers.is_empty(), count == 0);
+        for index in 0..count {
+            buffers[index].as_bytes_mut().fill(index as u8);
+            assert_eq!(buffers[index].as_bytes()[0], index as u8);
+        }
+        for (index, buffer) in buffers.iter_mut().enumerate() {
+            assert_eq!(buffer.as_bytes_mut()[0], index as u8);
+        }
+        let owned: Vec<usize> = buffers.into_iter().map(|b| b.len()).collect();
+        assert_eq!(owned, lens);
+        // Against a vector: one taken out at each place, then from the end.
+        for index in 0..count {
+            let (mut buffers, mut expected) = (granted(), lens.clone());
+            assert_eq!(buffers.remove(index).len(), expected.remove(index));
+            assert_eq!((of(&buffers), buffers.len()), (expected.clone(), count - 1));
+            while let Some(buffer) = buffers.pop() {
+                assert_eq!(Some(buffer.len()), expected.pop());
+                assert_eq!(of(&buffers), expected);
+            }
+            assert_eq!(expected, []);
+        }
+        bench.end();
+    }
+}

@@ -46,9 +46,14 @@ fn a_buffer_is_locked_in_chunks_until_it_is_handed_back() {
     assert_eq!(ranges(&held), chunks);
     held.lock_pages(&locker).unwrap();
     assert_eq!(lock.locks(), 3, "once is enough");
+    assert_eq!(locker.locked_bytes(), 10 * PAGE as u64);
     held.as_bytes_mut().fill(3);
+    held.unlock_pages();
+    assert_eq!((lock.locked(), locker.locked_bytes()), (0, 0));
+    assert!(!held.is_page_locked());
+    held.lock_pages(&locker).unwrap();
     drop(held);
-    assert_eq!(lock.locked(), 0);
+    assert_eq!((lock.locked(), locker.locked_bytes()), (0, 0));
 
     let held = buffer(&pool, len);
     assert_eq!(pool.stats().reuses, 1);

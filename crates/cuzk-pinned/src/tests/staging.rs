@@ -228,6 +228,7 @@ fn chunks_stay_within_what_was_locked_at_once() {
     let buffers = pool.try_acquire(&request(&[10_000, 5000], 0)).unwrap();
     let mut ring = StagingRing::from_buffers(buffers.buffers, NonZero::new(2).unwrap());
     assert_eq!((ring.chunk_bytes(), ring.chunk_count()), (4096, 2));
+    assert_eq!(ring.held_bytes(), 5 * 4096);
     let mut lens = Vec::new();
     ring.copy(&source(10_000), |chunk, _| {
         lens.push(chunk.len());

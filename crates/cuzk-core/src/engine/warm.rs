@@ -1,0 +1,112 @@
+//! Columns by plan: allocated before the first job, so that no job allocates them.
+
+use cuzk_budget::{BudgetError, Consumer, Factor, Plan};
+use cuzk_gpu::ColumnLayout;
+
+use super::Engine;
+use crate::CircuitSpec;
+use crate::error::ProveError;
+use crate::stage;
+
+/// What is planned, by the names in the plan.
+const COLUMNS: Consumer = Consumer("columns");
+const WORK: Consumer = Consumer("work");
+const STAGING: Consumer = Consumer("staging");
+
+const BYTES_PER_SCALAR: u64 = size_of::<blstrs::Scalar>() as u64;
+
+/// What parts of one circuit take.
+struct Need {
+    layout: ColumnLayout,
+    work_bytes: u64,
+}
+
+impl Engine {
+    /// Allocates the columns of circuits before a job asks for them: for each circuit
+    /// those of as many parts as may be in flight, or as many as fit. After it, parts
+    /// of these circuits allocate no column. Returns the plan that it carried out,
+    /// with one line a consumer.
+    ///
+    /// The columns of one circuit are not those of another, so naming many takes the
+    /// sum of them. Sizes come from capacity hints, or before there are any from the
+    /// keys; of key files only the head is read.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check), [`ProveError::Plan`] if not even one part of each
+    /// circuit fits, and [`ProveError::Warm`] if memory was refused.
+    pub fn warm(&self, circuits: &[&dyn CircuitSpec]) -> Result<Plan, ProveError> {
+        let needs: Vec<Need> = circuits
+            .iter()
+            .map(|circuit| {
+                let key = self.shared.keys.counts(*circuit)?;
+                stage::check_fits(&self.shared, *circuit, &key)?;
+                let (layout, work_bytes) = stage::need(&self.shared, *circuit, &key);
+                Ok(Need { layout, work_bytes })
+            })
+            .collect::<Result<_, ProveError>>()?;
+        let mut parts = self.parts_in_flight_max;
+        let plan = loop {
+            let plan = self.plan(&needs, parts as u64)?;
+            match (plan.check(), self.check_columns(&needs, parts as u64)) {
+                (Ok(()), Ok(())) => break plan,
+                (Err(source), _) if parts == 1 => return Err(source.into()),
+                (_, Err(source)) if parts == 1 => {
+                    let what = "the columns of the circuits to be warmed";
+                    return Err(ProveError::Memory { what, source });
+                }
+                _ => parts -= 1,
+            }
+        };
+        let lens: Vec<(usize, usize)> = needs
+            .iter()
+            .flat_map(|need| need.layout.lens())
+            .filter_map(|len| Some((cuzk_gpu::Column::bytes(len)?, parts)))
+            .collect();
+        let pool = self.shared.placing.pool(&self.shared.memory);
+        pool.warm(&lens).map_err(ProveError::Warm)?;
+        Ok(plan)
+    }
+
+    /// One line for each consumer of `parts` parts of each circuit.
+    fn plan(&self, needs: &[Need], parts: u64) -> Result<Plan, ProveError> {
+        let budget = self.budget();
+        let mut plan = Plan::new(&*budget.name(), budget.limit_bytes());
+        for Need { layout, .. } in needs {
+            let lens = layout.lens();
+            let rows = lens.len() as u64 - 1;
+            for (columns, len) in [(rows, layout.rows), (1, layout.aux)] {
+                let factors = [
+                    Factor::new(parts, "parts"),
+                    Factor::new(columns, "columns"),
+                    Factor::new(len as u64, "scalars"),
+                    Factor::new(BYTES_PER_SCALAR, "bytes"),
+                ];
+                plan.add(COLUMNS, &factors)?;
+            }
+        }
+        // So many parts are in flight in all, whatever their circuits.
+        let work_bytes = needs.iter().map(|need| need.work_bytes).max();
+        if let Some(bytes) = work_bytes {
+            let factors = [Factor::new(parts, "parts"), Factor::new(bytes, "bytes")];
+            plan.add(WORK, &factors)?;
+        }
+        let fixed_bytes = self.shared.memory.fixed_bytes();
+        if fixed_bytes > 0 {
+            plan.add(STAGING, &[Factor::new(fixed_bytes, "bytes")])?;
+        }
+        Ok(plan)
+    }
+
+    /// Whether the columns alone fit where they are placed.
+    fn check_columns(&self, needs: &[Need], parts: u64) -> Result<(), BudgetError> {
+        let pool = self.shared.placing.pool(&self.shared.memory);
+        let bytes = needs
+            .iter()
+            .flat_map(|need| need.layout.lens())
+            .map(|len| pool.capacity_of(cuzk_gpu::Column::bytes(len)?))
+            .try_fold(0_u64, |sum, bytes| sum.checked_add(bytes? as u64))
+            .and_then(|bytes| bytes.checked_mul(parts))
+            .unwrap_or(u64::MAX);
+        pool.budget().check(COLUMNS, bytes)
+    }
+}

@@ -1,0 +1,152 @@
+//! Columns that are allocated before the first job, and no others after it.
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use cuzk_budget::{Budget, PlanError};
+use cuzk_core::config::{Placement, PlacementRefused};
+use cuzk_core::{ColumnMemory, Engine, ProveError};
+use cuzk_pinned::{FaultyBacking, PageLocker, PretendBacking, PretendLock};
+use cuzk_synth::HintStore;
+
+use crate::toy::{House, Squares, SquaresJob};
+use crate::uploading::{Stop, Uploading};
+use crate::{PLENTY, prove, seeded};
+
+const LOCKED: PretendBacking = PretendBacking { chunk_bytes: None };
+
+fn engine(house: &House, limit_bytes: u64, share_bytes: u64) -> Engine {
+    let memory = ColumnMemory::heap(Budget::new(limit_bytes)).with_page_locked(
+        share_bytes,
+        LOCKED,
+        PageLocker::new(PretendLock::default(), 8192),
+    );
+    start(house, memory)
+}
+
+fn start(house: &House, memory: ColumnMemory) -> Engine {
+    let (backend, _) = Uploading::new(None, Stop::Never);
+    let engine = house.start(memory, backend, HintStore::in_memory());
+    engine.expect("page-locked memory is there")
+}
+
+fn allocations(engine: &Engine) -> u64 {
+    let pool = engine.memory().page_locked_pool();
+    pool.expect("there is one").stats().allocations
+}
+
+fn house() -> House {
+    let mut house = House::new(&[20, 50]);
+    house.config.tuning.placement = Placement::Direct;
+    house.config.tuning.placement_refused = PlacementRefused::Fail;
+    house
+}
+
+#[test]
+fn no_page_locked_memory_is_allocated_after_the_warm_up() {
+    let house = house();
+    let engine = engine(&house, PLENTY, PLENTY);
+    let (small, large) = (Squares { rounds: 20 }, Squares { rounds: 50 });
+    let plan = engine.warm(&[&small, &large]).expect("there is room");
+    let columns = house.column_lens(20).len() + house.column_lens(50).len();
+    let warmed = allocations(&engine);
+    assert_eq!(warmed, (columns * house.config.parts_in_flight_max) as u64);
+    assert!(engine.memory().page_locked_bytes() <= plan.planned_bytes() + warmed * 4096);
+    let told = plan.to_string();
+    let want = format!("{} parts x", house.config.parts_in_flight_max);
+    assert!(told.contains(&want) && told.contains("work"), "{told}");
+    // More jobs than may be in flight, all at once, again and again.
+    for round in 0..3 {
+        let handles: Vec<_> = (0..6)
+            .map(|index| {
+                let rounds = [20, 50][index % 2];
+                let job = SquaresJob::new(rounds, round + 2, 3);
+                engine.submit(Arc::new(job), seeded()).expect("a place")
+            })
+            .collect();
+        for handle in handles {
+            let reply = handle.wait().expect("a good job");
+            assert!(reply.is_pinned());
+        }
+    }
+    assert_eq!(allocations(&engine), warmed, "none after the warm-up");
+    let stats = engine.memory().page_locked_pool().expect("one").stats();
+    assert_eq!((stats.frees, stats.in_use_bytes), (0, 0));
+    let usage = engine.budget().usage();
+    assert_eq!(usage.used_bytes, usage.idle_bytes);
+    // Once more changes nothing.
+    engine.warm(&[&large, &small]).expect("there is room");
+    assert_eq!(allocations(&engine), warmed);
+}
+
+#[test]
+fn as_many_parts_are_warmed_as_fit_and_one_at_least() {
+    let house = house();
+    let circuit = Squares { rounds: 20 };
+    let columns = house.column_lens(20);
+    let pages: u64 = columns
+        .iter()
+        .map(|len| len.next_multiple_of(4096) as u64)
+        .sum();
+    for parts in 1..=2 {
+        let engine = engine(&house, PLENTY, pages * parts);
+        engine.warm(&[&circuit]).expect("a part fits");
+        assert_eq!(allocations(&engine), parts * columns.len() as u64);
+        let job = SquaresJob::new(20, 2, 1);
+        assert!(prove(&engine, &job).expect("a good job").is_pinned());
+    }
+    // Of two circuits not even one part each.
+    let part_bytes = house.part_bytes(50, cuzk_gpu::KeyTier::File);
+    let engine = engine(&house, part_bytes, PLENTY);
+    let error = engine.warm(&[&circuit, &Squares { rounds: 50 }]);
+    let error = error.expect_err("both do not fit");
+    assert!(
+        matches!(&error, ProveError::Plan(PlanError::TooLarge { .. })),
+        "{error}"
+    );
+    assert_eq!(engine.budget().usage().used_bytes, 0);
+    engine.warm(&[]).expect("nothing to do");
+}
+
+#[test]
+fn a_warm_up_that_is_refused_leaves_nothing_and_says_why() {
+    let house = house();
+    let backing = FaultyBacking::new(LOCKED, 5);
+    let memory = ColumnMemory::heap(Budget::new(PLENTY)).with_page_locked(
+        PLENTY,
+        backing,
+        PageLocker::new(PretendLock::default(), 8192),
+    );
+    let engine = start(&house, memory);
+    let error = engine.warm(&[&Squares { rounds: 20 }]);
+    let error = error.expect_err("the fifth is refused");
+    assert!(matches!(&error, ProveError::Warm(_)), "{error}");
+    assert_eq!(engine.budget().usage().used_bytes, 0);
+    let missing = engine.warm(&[&Squares { rounds: 21 }]);
+    assert!(matches!(missing, Err(ProveError::MissingKey { .. })));
+    engine
+        .warm(&[&Squares { rounds: 20 }])
+        .expect("the driver gives it now");
+}
+
+#[test]
+fn a_staging_ring_is_a_line_of_the_plan() {
+    let mut house = house();
+    house.config.tuning.placement = Placement::Staged;
+    let locker = PageLocker::new(PretendLock::default(), 8192);
+    let mut memory =
+        ColumnMemory::heap(Budget::new(PLENTY)).with_page_locked(PLENTY, LOCKED, locker);
+    let threads = NonZero::new(1).expect("not zero");
+    let options = cuzk_pinned::StagingOptions {
+        chunk_bytes: NonZero::new(4096).expect("not zero"),
+        ..cuzk_pinned::StagingOptions::with_threads(threads)
+    };
+    let ring = memory.staging_ring(options).expect("there is room");
+    let (backend, _) = Uploading::new(Some(ring), Stop::Never);
+    let engine = house.start(memory, backend, HintStore::in_memory());
+    let engine = engine.expect("there are chunks");
+    let plan = engine.warm(&[&Squares { rounds: 20 }]).expect("room");
+    assert!(plan.to_string().contains("staging  8,192 bytes"), "{plan}");
+    assert_eq!(engine.memory().page_locked_bytes(), 8192);
+    assert!(engine.memory().heap_pool().stats().idle_count > 0);
+}
