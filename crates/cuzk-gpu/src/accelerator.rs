@@ -4,7 +4,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use cuzk_pinned::PinnedBacking;
+use cuzk_pinned::{PinnedBacking, StagingRing};
 
 use crate::backend::Backend;
 use crate::cpu::h::{CSource, Transforms};
@@ -79,20 +79,28 @@ pub fn devices() -> Result<Vec<DeviceReport>, String> {
     Err(WITHOUT_CUDA.to_owned())
 }
 
-/// A backend on a device. `staging` are two page-locked buffers of the same length,
-/// through which keys go to it.
+/// Page-locked memory through which a backend brings things to its device.
+pub struct DeviceBuffers {
+    /// For keys: two buffers of the same length.
+    pub keys: [PinnedBacking; 2],
+    /// For columns that are not page-locked themselves; without it they are copied from
+    /// where they lie, slowly.
+    pub columns: Option<StagingRing>,
+}
+
+/// A backend on a device.
 ///
 /// # Errors
 /// [`BackendError::Device`] with what is missing, and [`BackendError::Start`].
 pub fn open_device(
     options: DeviceOptions,
-    staging: [PinnedBacking; 2],
+    buffers: DeviceBuffers,
 ) -> Result<Arc<dyn Backend>, BackendError> {
     #[cfg(feature = "cuda")]
-    return Ok(Arc::new(crate::cuda::CudaBackend::start(options, staging)?));
+    return Ok(Arc::new(crate::cuda::CudaBackend::start(options, buffers)?));
     #[cfg(not(feature = "cuda"))]
     {
-        drop(staging);
+        drop(buffers);
         Err(BackendError::Device {
             call: "open the device",
             reason: format!("device {}: {WITHOUT_CUDA}", options.ordinal),

@@ -41,7 +41,7 @@ pub mod key;
 mod shape;
 mod verify;
 
-pub use accelerator::{DeviceOptions, DeviceReport, devices, open_device};
+pub use accelerator::{DeviceBuffers, DeviceOptions, DeviceReport, devices, open_device};
 pub use backend::{
     Backend, Completion, Pending, PhaseTimes, ProveRequest, Proved, Upload, pending,
 };

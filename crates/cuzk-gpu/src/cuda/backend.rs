@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
 use blstrs::Scalar;
-use cuzk_pinned::PinnedBacking;
+use cuzk_pinned::StagingRing;
 
 use super::device::{Device, DeviceMemory, Lane, MemoryUse};
 use super::multiples::{self, Tables};
@@ -15,7 +15,7 @@ use super::plan::{Counts, Cutting, Workspace, align, point_bytes};
 use super::points::PointBytes;
 use super::prove::{Bench, COUNTERS_BYTES, Clock, KeyPoints, Regions, prove, upload};
 use super::resident::{ResidentKey, ResidentShape, Staging};
-use crate::accelerator::DeviceOptions;
+use crate::accelerator::{DeviceBuffers, DeviceOptions};
 use crate::backend::{Backend, Completion, Pending, ProveRequest, Proved, Upload, pending};
 use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::cpu::h::CSource;
@@ -50,6 +50,7 @@ pub(super) enum Task {
 pub struct CudaBackend {
     options: DeviceOptions,
     name: String,
+    upload: Upload,
     memory: Arc<MemoryUse>,
     queue: Option<SyncSender<Task>>,
     thread: Option<JoinHandle<()>>,
@@ -57,22 +58,21 @@ pub struct CudaBackend {
 
 impl CudaBackend {
     /// Opens the device on a thread of its own and launches a first kernel there.
-    /// `staging` are two page-locked buffers of the same length, through which keys
-    /// go to the device.
     ///
     /// # Errors
     /// [`BackendError::Device`] with what is missing, and [`BackendError::Start`].
-    pub fn start(
-        options: DeviceOptions,
-        staging: [PinnedBacking; 2],
-    ) -> Result<Self, BackendError> {
+    pub fn start(options: DeviceOptions, buffers: DeviceBuffers) -> Result<Self, BackendError> {
         let memory = Arc::new(MemoryUse::default());
+        let upload = match buffers.columns {
+            Some(_) => Upload::Staged,
+            None => Upload::FromColumns,
+        };
         let (queue, jobs) = sync_channel(options.queue_len_max);
         let (opened, answer) = sync_channel(1);
         let counted = Arc::clone(&memory);
         let thread = std::thread::Builder::new()
             .name(format!("cuzk-cuda-{}", options.ordinal))
-            .spawn(move || match Owner::open(options, staging, counted) {
+            .spawn(move || match Owner::open(options, buffers, counted) {
                 Ok(mut owner) => {
                     let _ = opened.send(Ok(owner.device.name()));
                     owner.run(&jobs);
@@ -89,6 +89,7 @@ impl CudaBackend {
         Ok(Self {
             options,
             name,
+            upload,
             memory,
             queue: Some(queue),
             thread: Some(thread),
@@ -182,7 +183,7 @@ impl Backend for CudaBackend {
     }
 
     fn upload(&self) -> Upload {
-        Upload::FromColumns
+        self.upload
     }
 
     fn work_bytes(&self, _: &CircuitSizes, _: &Key, _: KeyTier) -> u64 {
@@ -215,6 +216,9 @@ struct Owner {
     keys: Vec<ResidentKey>,
     shapes: Vec<ResidentShape>,
     staging: Staging,
+    /// Page-locked chunks for columns that are not page-locked. Dropped before the
+    /// device, whose events it may hold.
+    ring: Option<StagingRing>,
     tables: Tables,
     clock: Clock,
     device: Device,
@@ -223,11 +227,11 @@ struct Owner {
 impl Owner {
     fn open(
         options: DeviceOptions,
-        staging: [PinnedBacking; 2],
+        buffers: DeviceBuffers,
         memory: Arc<MemoryUse>,
     ) -> Result<Self, BackendError> {
         let device = Device::open(options.ordinal, options.memory_bytes_max, memory)?;
-        let staging = Staging::new(&device, staging, options.load_threads)?;
+        let staging = Staging::new(&device, buffers.keys, options.load_threads)?;
         let clock = Clock::new(&device)?;
         Ok(Self {
             options,
@@ -235,6 +239,7 @@ impl Owner {
             keys: Vec::new(),
             shapes: Vec::new(),
             staging,
+            ring: buffers.columns,
             tables: Tables::default(),
             clock,
             device,
@@ -329,7 +334,7 @@ impl Owner {
             transforms: self.options.transforms,
             is_split: self.options.is_split,
         };
-        upload(&bench, read, statement.inputs, sizes)?;
+        upload(&bench, self.ring.as_mut(), read, statement.inputs, sizes)?;
         completion.columns_read(columns.take().expect("the columns of a new job"));
         let mut points = match &place {
             None => KeyPoints::Resident(self.keys.last().expect("kept above")),

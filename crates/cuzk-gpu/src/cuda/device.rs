@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::{CudaContext, DriverError, result, sys};
+use cuzk_pinned::Fence;
 
 use super::border::{self, Address, RawDevice, call};
 use crate::error::BackendError;
@@ -352,6 +353,22 @@ impl Event {
         // SAFETY: both live.
         let elapsed = unsafe { result::event::elapsed(earlier.0, self.0) };
         elapsed.map(f64::from).map_err(driver("cuEventElapsedTime"))
+    }
+}
+
+// SAFETY: an event is used through the driver, which takes it from any thread.
+unsafe impl Send for Event {}
+
+impl Fence for Event {
+    fn wait(&self) {
+        // After an error the device runs nothing any more.
+        let _ = Event::wait(self);
+    }
+
+    fn has_passed(&self) -> bool {
+        // SAFETY: it lives.
+        let answer = unsafe { result::event::query(self.0) };
+        !matches!(answer, Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY)
     }
 }
 

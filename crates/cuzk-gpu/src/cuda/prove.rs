@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bellperson::groth16::VerifyingKey;
 use blstrs::{Bls12, G1Projective, G2Projective, Scalar};
+use cuzk_pinned::StagingRing;
 
 use super::border::{self, RawScalar, call};
 use super::device::{Device, Event, Lane, Region};
@@ -68,16 +69,18 @@ impl Clock {
 }
 
 /// Copies the columns to the device; they may be written again when this returns.
+/// Those that are not page-locked go through `ring`, if there is one.
 pub(super) fn upload(
     bench: &Bench<'_>,
+    ring: Option<&mut StagingRing>,
     columns: &Columns,
     inputs: &[Scalar],
     sizes: &CircuitSizes,
 ) -> Result<(), BackendError> {
     let device = bench.device;
     device.record(Lane::Upload, &bench.clock.0[0])?;
-    let queued = queue_upload(bench, columns, inputs, sizes);
-    // Whatever failed, nothing is read from the columns after this.
+    let queued = queue_upload(bench, ring, columns, inputs, sizes);
+    // Whatever failed, nothing is read from the columns or the ring after this.
     let waited = device
         .record(Lane::Upload, &bench.clock.0[1])
         .and_then(|()| bench.clock.0[1].wait());
@@ -87,6 +90,7 @@ pub(super) fn upload(
 
 fn queue_upload(
     bench: &Bench<'_>,
+    mut ring: Option<&mut StagingRing>,
     columns: &Columns,
     inputs: &[Scalar],
     sizes: &CircuitSizes,
@@ -94,14 +98,10 @@ fn queue_upload(
     let device = bench.device;
     let regions = bench.regions;
     let column = sizes.domain() as u64 * SCALAR_BYTES;
-    let copy = |to: Region, from: &[Scalar]| {
-        // SAFETY: `upload` waits for the lane before its borrows end.
-        unsafe { device.copy_in(Lane::Upload, to, from) }
-    };
-    let padded = |to: Region, from: &Column| {
-        copy(to, from.scalars())?;
+    let mut padded = |to: Region, from: &Column| {
+        copy_column(device, ring.as_deref_mut(), to, from)?;
         let used = from.len() as u64 * SCALAR_BYTES;
-        device.fill(Lane::Upload, to.part(used, column - used), 0)
+        device.fill(Lane::Upload, to.part(used, to.bytes() - used), 0)
     };
     padded(regions.a.part(0, column), &columns.a)?;
     padded(regions.scratch.part(0, column), &columns.b)?;
@@ -109,9 +109,51 @@ fn queue_upload(
         padded(regions.scratch.part(align(column), column), c)?;
     }
     let used = inputs.len() as u64 * SCALAR_BYTES;
-    copy(regions.assignment, inputs)?;
     let aux = sizes.aux as u64 * SCALAR_BYTES;
-    copy(regions.assignment.part(used, aux), columns.aux.scalars())
+    padded(regions.assignment.part(used, aux), &columns.aux)?;
+    // SAFETY: `upload` waits for the lane before its borrows end.
+    unsafe { device.copy_in(Lane::Upload, regions.assignment, inputs) }
+}
+
+/// Queues the copies of one column.
+fn copy_column(
+    device: &Device,
+    ring: Option<&mut StagingRing>,
+    to: Region,
+    from: &Column,
+) -> Result<(), BackendError> {
+    let buffer = from.buffer();
+    let bytes = &buffer.as_bytes()[..from.len() * SCALAR_BYTES as usize];
+    if let (false, Some(ring)) = (buffer.is_page_locked(), ring) {
+        return ring.copy(bytes, |chunk, offset| {
+            // SAFETY: the ring keeps the chunk until the event has passed.
+            unsafe {
+                device.copy_in(
+                    Lane::Upload,
+                    to.part(offset as u64, chunk.len() as u64),
+                    chunk,
+                )
+            }?;
+            let passed = device.event()?;
+            device.record(Lane::Upload, &passed)?;
+            Ok(passed)
+        });
+    }
+    for range in buffer.copy_ranges() {
+        let end = range.end.min(bytes.len());
+        if range.start < end {
+            let part = &bytes[range.start..end];
+            // SAFETY: `upload` waits for the lane before its borrows end.
+            unsafe {
+                device.copy_in(
+                    Lane::Upload,
+                    to.part(range.start as u64, part.len() as u64),
+                    part,
+                )
+            }?;
+        }
+    }
+    Ok(())
 }
 
 /// Where the points of a proof's key are.

@@ -12,9 +12,9 @@ use clap::Args;
 use cuzk_budget::{Budget, Consumer, Priority, Wait};
 use cuzk_core::circuit_shape;
 use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate_with};
-use cuzk_gpu::DeviceOptions;
 use cuzk_gpu::cuda::CudaBackend;
 use cuzk_gpu::{Backend, CircuitShape, Columns, Key, KeyChecks, PointCheck, ProveRequest, Proved};
+use cuzk_gpu::{DeviceBuffers, DeviceOptions};
 use cuzk_pinned::cuda::{RegisterOptions, RegisteredBacking};
 use cuzk_pinned::{AcquireRequest, PinnedPool, PoolOptions};
 use cuzk_synth::{AssignColumns, assign};
@@ -86,7 +86,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(log) = options.log_chunk {
         settings.chunk_len_max = 1 << log;
     }
-    let gpu = CudaBackend::start(settings, staging)?;
+    let gpu = CudaBackend::start(
+        settings,
+        DeviceBuffers {
+            keys: staging,
+            columns: None,
+        },
+    )?;
     record.machine.gpu = Some(gpu.device_name().to_owned());
     for &log_size in &options.log_sizes {
         for &full_per_mille in &options.full_per_mille {

@@ -19,7 +19,7 @@ use cuzk_pinned::{AcquireRequest, PinnedBacking, PinnedPool, PoolOptions};
 
 use super::CudaBackend;
 use super::device::{Device, MemoryUse, Plain};
-use crate::DeviceOptions;
+use crate::{DeviceBuffers, DeviceOptions};
 
 const THREADS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 const STAGING_BYTES: usize = 1 << 20;
@@ -68,5 +68,9 @@ fn staging() -> Option<[PinnedBacking; 2]> {
 fn backend(change: impl FnOnce(&mut DeviceOptions)) -> Option<CudaBackend> {
     let mut options = DeviceOptions::new(0, THREADS, 4);
     change(&mut options);
-    opened(CudaBackend::start(options, staging()?))
+    let buffers = DeviceBuffers {
+        keys: staging()?,
+        columns: None,
+    };
+    opened(CudaBackend::start(options, buffers))
 }
