@@ -53,9 +53,6 @@ void normalise(const field_h rows[], size_t count, field_h products[], field_h p
     constexpr uint32_t degree = field_t::degree;
     const size_t thread = (size_t(blockIdx.x) * THREADS + threadIdx.x) / degree;
     const size_t threads = size_t(gridDim.x) * THREADS / degree;
-    if (thread >= count) {
-        return;
-    }
     field_t product = field_t::one();
     size_t last = thread;
     #pragma unroll 1
@@ -67,7 +64,12 @@ void normalise(const field_h rows[], size_t count, field_h products[], field_h p
         }
         last = i;
     }
+    // Two lanes invert together: also those without rows take part.
+    __syncwarp();
     field_t inverse = 1 / product;
+    if (thread >= count) {
+        return;
+    }
     #pragma unroll 1
     for (size_t i = last;; i -= threads) {
         const field_t zzz = rows[4 * i + 2];
