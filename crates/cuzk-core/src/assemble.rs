@@ -57,7 +57,7 @@ pub fn page_locked_limit(config: &Config, limit_bytes: u64) -> Result<u64, Limit
     };
     match config.page_locked_limit {
         LimitRule::Automatic => Ok(cuzk_budget::page_locked_limit(BoxUse::Shared, limit_bytes)),
-        rule => rule.limit_bytes(&whole),
+        rule => Ok(rule.limit_bytes(&whole)?.min(limit_bytes)),
     }
 }
 
@@ -189,4 +189,24 @@ fn hints(config: &Config) -> HintStore {
         tracing::warn!(%error, "running without capacity hints");
         HintStore::in_memory()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_locked_share_is_a_share_of_the_limit() {
+        let limit = |rule| {
+            let mut config = Config::new("keys".into());
+            config.page_locked_limit = rule;
+            page_locked_limit(&config, 1000)
+        };
+        assert_eq!(limit(LimitRule::Automatic), Ok(500));
+        assert_eq!(limit(LimitRule::Percent(95)), Ok(950));
+        assert_eq!(limit(LimitRule::Percent(0)), Ok(0));
+        assert_eq!(limit(LimitRule::Bytes(300)), Ok(300));
+        assert_eq!(limit(LimitRule::Bytes(3000)), Ok(1000));
+        assert!(limit(LimitRule::Percent(101)).is_err());
+    }
 }

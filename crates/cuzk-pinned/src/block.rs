@@ -9,6 +9,8 @@ use cuzk_budget::{Consumer, Reservation};
 
 use crate::backing::Backing;
 use crate::error::BackingError;
+use crate::page_lock::{LockedPages, PageLocker};
+use crate::pool::Shared;
 
 /// A backing and what was taken from it. It outlives the pool for as long as a
 /// buffer does.
@@ -64,6 +66,12 @@ struct Fields {
     source: Arc<Source>,
     start: NonNull<u8>,
     capacity: usize,
+    /// Bytes that the last user asked.
+    len: usize,
+    /// The pool that it goes back to, while it is in use.
+    pool: Option<Arc<Shared>>,
+    /// The pages, while the block is locked by itself.
+    locked: Option<LockedPages>,
     /// Absent where there are no bytes to count.
     reservation: Option<Reservation>,
 }
@@ -91,6 +99,9 @@ impl Block {
             source: Arc::clone(source),
             start,
             capacity,
+            len: 0,
+            pool: None,
+            locked: None,
             reservation: Some(reservation),
         })))
     }
@@ -101,6 +112,9 @@ impl Block {
             source: Arc::clone(source),
             start: NonNull::<Page>::dangling().cast(),
             capacity: 0,
+            len: 0,
+            pool: None,
+            locked: None,
             reservation: None,
         }))
     }
@@ -110,8 +124,47 @@ impl Block {
         self.0.capacity
     }
 
-    pub(crate) fn start(&self) -> NonNull<u8> {
-        self.0.start
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// Puts it in the hands of a user of `len` bytes.
+    #[inline]
+    pub(crate) fn lend(&mut self, len: usize, pool: Arc<Shared>) {
+        debug_assert!(len <= self.0.capacity);
+        self.0.len = len;
+        self.0.pool = Some(pool);
+    }
+
+    /// Takes it out of its user's hands.
+    #[inline]
+    pub(crate) fn end_loan(&mut self) -> Option<Arc<Shared>> {
+        if self.0.locked.is_some() {
+            self.0.locked = None;
+        }
+        self.0.pool.take()
+    }
+
+    pub(crate) fn locked(&self) -> Option<&LockedPages> {
+        self.0.locked.as_ref()
+    }
+
+    /// Locks all of it, which is not empty, and is not locked in any other way.
+    pub(crate) fn lock(&mut self, locker: &Arc<PageLocker>) -> Result<(), BackingError> {
+        let Fields {
+            start, capacity, ..
+        } = *self.0;
+        // SAFETY: the block owns these bytes from a page's start, so no other block
+        // has a page of them; they are not locked, as the caller saw, and are freed
+        // only after this lock has ended, with the fields below.
+        let locked = unsafe { LockedPages::new(locker, start, capacity) }?;
+        self.0.locked = Some(locked);
+        Ok(())
+    }
+
+    pub(crate) fn unlock(&mut self) {
+        self.0.locked = None;
     }
 
     pub(crate) fn source(&self) -> &Source {
@@ -145,6 +198,7 @@ struct Page;
 
 impl Drop for Fields {
     fn drop(&mut self) {
+        self.locked = None;
         if self.capacity > 0 {
             // SAFETY: `start` came from this backing with `capacity` bytes, the
             // block is its only owner, and a drop happens once.

@@ -10,7 +10,7 @@ use cuzk_budget::Consumer;
 use crate::block::Block;
 use crate::error::BackingError;
 use crate::fence::Fence;
-use crate::page_lock::{LockedPages, PageLocker, chunk_ranges};
+use crate::page_lock::{PageLocker, chunk_ranges};
 use crate::pool::Shared;
 
 /// One buffer of a pool with the reservation that counts it.
@@ -20,34 +20,26 @@ use crate::pool::Shared;
 /// to its pool, or frees it if the pool is gone. Memory new to the pool is zero;
 /// a reused buffer holds what its last user left in it.
 pub struct PinnedBacking {
-    /// Present until the buffer is handed back.
+    /// Present until the buffer is handed back. It knows its pool, so that this is one
+    /// pointer: grants are moved several times before they are used.
     block: Option<Block>,
-    len: usize,
-    pool: Arc<Shared>,
-    /// The pages, if this buffer was locked by itself. Boxed, since few are.
-    locked: Option<Box<LockedPages>>,
 }
 
 impl PinnedBacking {
     #[inline]
-    pub(crate) fn new(block: Block, len: usize, pool: Arc<Shared>) -> Self {
-        debug_assert!(len <= block.capacity());
-        Self {
-            block: Some(block),
-            len,
-            pool,
-            locked: None,
-        }
+    pub(crate) fn new(mut block: Block, len: usize, pool: Arc<Shared>) -> Self {
+        block.lend(len, pool);
+        Self { block: Some(block) }
     }
 
     /// Bytes asked.
     pub fn len(&self) -> usize {
-        self.len
+        self.block().len()
     }
 
     /// Whether no bytes were asked.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Bytes of memory, which is what the budget counts: at least
@@ -59,7 +51,8 @@ impl PinnedBacking {
     /// Whether the memory is page-locked, by its pool or by
     /// [`lock_pages`](Self::lock_pages).
     pub fn is_page_locked(&self) -> bool {
-        self.locked.is_some() || self.block().source().backing().is_page_locked()
+        let block = self.block();
+        block.locked().is_some() || block.source().backing().is_page_locked()
     }
 
     /// Page-locks the memory until the buffer is handed back. Where it is locked
@@ -75,20 +68,13 @@ impl PinnedBacking {
         if self.capacity() == 0 || self.is_page_locked() {
             return Ok(());
         }
-        let block = self.block.as_mut().expect(HELD);
-        // SAFETY: the block owns these bytes from a page's start, so no other block
-        // has a page of them; they are not locked, checked above, and stay until the
-        // block is handed back, before which the pages are unlocked. Whoever gives
-        // a device the address hands the buffer back after its last use.
-        let locked = unsafe { LockedPages::new(locker, block.start(), block.capacity()) }?;
-        self.locked = Some(Box::new(locked));
-        Ok(())
+        self.block.as_mut().expect(HELD).lock(locker)
     }
 
     /// Undoes [`lock_pages`](Self::lock_pages), for a buffer that no device was told
     /// of.
     pub fn unlock_pages(&mut self) {
-        self.locked = None;
+        self.block.as_mut().expect(HELD).unlock();
     }
 
     /// The ranges of [`as_bytes`](Self::as_bytes) that a device may copy, each at
@@ -96,22 +82,22 @@ impl PinnedBacking {
     /// two of them is refused by the driver.
     pub fn copy_ranges(&self) -> impl Iterator<Item = Range<usize>> + Clone + use<> {
         let of_backing = self.block().source().backing().chunk_bytes();
-        let chunk_bytes = match &self.locked {
+        let chunk_bytes = match self.block().locked() {
             Some(locked) => locked.chunk_bytes(),
             None => of_backing.map_or(usize::MAX, NonZero::get),
         };
-        chunk_ranges(self.len, chunk_bytes)
+        chunk_ranges(self.len(), chunk_bytes)
     }
 
     /// The first [`len`](Self::len) bytes, aligned to
     /// [`ALIGNMENT`](crate::ALIGNMENT).
     pub fn as_bytes(&self) -> &[u8] {
-        &self.block().bytes()[..self.len]
+        &self.block().bytes()[..self.len()]
     }
 
     /// The first [`len`](Self::len) bytes, to be written.
     pub fn as_bytes_mut(&mut self) -> &mut [u8] {
-        let len = self.len;
+        let len = self.len();
         let block = self.block.as_mut().expect(HELD);
         &mut block.bytes_mut()[..len]
     }
@@ -122,13 +108,15 @@ impl PinnedBacking {
     /// for the fence; a pool that is dropped waits for it before it frees. Only a
     /// buffer of [`lock_pages`](Self::lock_pages) waits here, to be unlocked.
     pub fn release_after(mut self, fence: impl Fence + 'static) {
-        if let Some(locked) = self.locked.take() {
+        if self.block().locked().is_some() {
             fence.wait();
-            drop(locked);
+            // The drop unlocks it and hands it back.
             return;
         }
-        if let Some(block) = self.block.take() {
-            self.pool.hand_back_after(block, Box::new(fence));
+        if let Some(mut block) = self.block.take()
+            && let Some(pool) = block.end_loan()
+        {
+            pool.hand_back_after(block, Box::new(fence));
         }
     }
 
@@ -140,8 +128,9 @@ impl PinnedBacking {
 
     /// The block, which is not handed back then.
     pub(crate) fn into_block(mut self) -> Block {
-        drop(self.locked.take());
-        self.block.take().expect(HELD)
+        let mut block = self.block.take().expect(HELD);
+        block.end_loan();
+        block
     }
 
     fn block(&self) -> &Block {
@@ -154,10 +143,11 @@ const HELD: &str = "only a hand-back, which consumes the buffer, takes the block
 impl Drop for PinnedBacking {
     #[inline]
     fn drop(&mut self) {
-        // Before anybody else has the memory.
-        drop(self.locked.take());
-        if let Some(block) = self.block.take() {
-            self.pool.hand_back(block);
+        // Unlocks it, before anybody else has the memory.
+        if let Some(mut block) = self.block.take()
+            && let Some(pool) = block.end_loan()
+        {
+            pool.hand_back(block);
         }
     }
 }
@@ -166,7 +156,7 @@ impl fmt::Debug for PinnedBacking {
     /// Never the contents: they may be witness data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PinnedBacking")
-            .field("len", &self.len)
+            .field("len", &self.len())
             .field("capacity", &self.capacity())
             .finish_non_exhaustive()
     }

@@ -13,11 +13,13 @@ const FEW: usize = 4;
 /// Buffers in the order asked. A few are kept in place, so that a request that is
 /// served from idle buffers allocates nothing.
 #[derive(Debug, Default)]
+#[expect(clippy::box_collection, reason = "a smaller grant is moved faster")]
 pub struct Buffers {
     /// Those that are there come first.
     few: [Option<PinnedBacking>; FEW],
-    /// Those behind, if all of the few are there.
-    more: Vec<PinnedBacking>,
+    /// Those behind, if all of the few are there. A grant is moved several times
+    /// before it is used, so the pointer to them stands for their list.
+    more: Option<Box<Vec<PinnedBacking>>>,
     len: usize,
 }
 
@@ -34,12 +36,13 @@ impl Buffers {
 
     /// All of them, in order.
     pub fn iter(&self) -> Iter<'_> {
-        self.few.iter().flatten().chain(&self.more)
+        self.few.iter().flatten().chain(self.behind())
     }
 
     /// All of them, in order, to be written.
     pub fn iter_mut(&mut self) -> IterMut<'_> {
-        self.few.iter_mut().flatten().chain(&mut self.more)
+        let behind = self.more.as_mut().map_or(&mut [][..], |more| &mut more[..]);
+        self.few.iter_mut().flatten().chain(behind)
     }
 
     /// Takes the last one out.
@@ -47,7 +50,7 @@ impl Buffers {
     pub fn pop(&mut self) -> Option<PinnedBacking> {
         self.len = self.len.checked_sub(1)?;
         match self.len.checked_sub(FEW) {
-            Some(_) => self.more.pop(),
+            Some(_) => self.more.as_mut()?.pop(),
             None => self.few[self.len].take(),
         }
     }
@@ -59,24 +62,35 @@ impl Buffers {
     pub fn remove(&mut self, index: usize) -> PinnedBacking {
         assert!(index < self.len, "buffer {index} of {}", self.len);
         self.len -= 1;
-        if let Some(index) = index.checked_sub(FEW) {
-            return self.more.remove(index);
+        if let (Some(index), Some(more)) = (index.checked_sub(FEW), &mut self.more) {
+            return more.remove(index);
         }
         let removed = self.few[index].take();
         self.few[index..].rotate_left(1);
-        if !self.more.is_empty() {
-            self.few[FEW - 1] = Some(self.more.remove(0));
+        if let Some(more) = self.more.as_mut().filter(|more| !more.is_empty()) {
+            self.few[FEW - 1] = Some(more.remove(0));
         }
         removed.expect("those that are there come first")
+    }
+
+    fn behind(&self) -> &[PinnedBacking] {
+        self.more.as_ref().map_or(&[], |more| &more[..])
     }
 
     #[inline]
     pub(crate) fn push(&mut self, buffer: PinnedBacking) {
         match self.few.get_mut(self.len) {
             Some(place) => *place = Some(buffer),
-            None => self.more.push(buffer),
+            None => self.push_behind(buffer),
         }
         self.len += 1;
+    }
+}
+
+impl Buffers {
+    #[cold]
+    fn push_behind(&mut self, buffer: PinnedBacking) {
+        self.more.get_or_insert_default().push(buffer);
     }
 }
 
@@ -86,7 +100,7 @@ impl Index<usize> for Buffers {
     fn index(&self, index: usize) -> &PinnedBacking {
         match self.few.get(index) {
             Some(buffer) => buffer.as_ref().expect("an index below the length"),
-            None => &self.more[index - FEW],
+            None => &self.behind()[index - FEW],
         }
     }
 }
@@ -95,7 +109,7 @@ impl IndexMut<usize> for Buffers {
     fn index_mut(&mut self, index: usize) -> &mut PinnedBacking {
         match self.few.get_mut(index) {
             Some(buffer) => buffer.as_mut().expect("an index below the length"),
-            None => &mut self.more[index - FEW],
+            None => &mut self.more.as_mut().expect("an index below the length")[index - FEW],
         }
     }
 }
@@ -142,6 +156,7 @@ impl IntoIterator for Buffers {
     type IntoIter = IntoIter;
 
     fn into_iter(self) -> IntoIter {
-        IntoIter(self.few.into_iter().flatten().chain(self.more))
+        let more = self.more.map_or_else(Vec::new, |more| *more);
+        IntoIter(self.few.into_iter().flatten().chain(more))
     }
 }

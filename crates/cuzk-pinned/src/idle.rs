@@ -82,6 +82,7 @@ impl Idle {
         )
     }
 
+    #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -112,7 +113,11 @@ impl Idle {
     pub(crate) fn put_unclaimed(&mut self, block: Block) {
         self.bytes += block.capacity() as u64;
         let after = self.first_above(block.capacity());
-        self.blocks.insert(after, block);
+        if after == self.blocks.len() {
+            self.blocks.push(block);
+        } else {
+            self.blocks.insert(after, block);
+        }
     }
 
     /// Adds a block that becomes idle later.

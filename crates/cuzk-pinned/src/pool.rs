@@ -278,41 +278,54 @@ impl Shared {
     /// The usual case by itself: nobody waits, and for every buffer one of its
     /// very size is idle. For as many buffers as a part has it allocates nothing.
     /// `None` if the case is another; nothing has changed then.
+    // Inlined, the grant is written where it is returned and not moved there.
+    #[inline(always)]
     fn reuse(self: &Arc<Self>, request: &AcquireRequest<'_>) -> Option<Acquired> {
-        let backing = self.source.backing();
+        let AcquireRequest {
+            consumer, bytes, ..
+        } = *request;
         let mut buffers = Buffers::default();
         let mut idle = lock(&self.idle);
         idle.sweep();
-        let is_served = request.buffers.iter().all(|&len| {
-            let capacity = (len > 0).then(|| backing.rounded(len)).flatten();
-            let block = capacity.and_then(|capacity| idle.take_exact(capacity));
-            block
-                .map(|block| buffers.push(PinnedBacking::new(block, len, Arc::clone(self))))
-                .is_some()
-        });
+        let is_served = self.take_idle(&mut idle, request.buffers, &mut buffers);
         // As in `take`, the lock is held until the bytes are granted too.
-        let reservation = is_served
-            .then(|| {
-                self.beside
-                    .without_waiting(|turn| turn.take(request.consumer, request.bytes).ok())
-            })
-            .flatten();
-        let Some(reservation) = reservation else {
-            // The last taken first: then each stands where it stood.
-            while let Some(buffer) = buffers.pop() {
-                idle.put_unclaimed(buffer.into_block());
+        if is_served
+            && let Ok(reservation) = self
+                .beside
+                .without_waiting(|turn| turn.take(consumer, bytes))
+        {
+            idle.reuses += buffers.len() as u64;
+            drop(idle);
+            for buffer in &mut buffers {
+                buffer.reassign(consumer);
             }
-            return None;
-        };
-        idle.reuses += buffers.len() as u64;
-        drop(idle);
-        for buffer in buffers.iter_mut() {
-            buffer.reassign(request.consumer);
+            return Some(Acquired {
+                buffers,
+                reservation,
+            });
         }
-        Some(Acquired {
-            buffers,
-            reservation,
-        })
+        // The last taken first: then each stands where it stood.
+        while let Some(buffer) = buffers.pop() {
+            idle.put_unclaimed(buffer.into_block());
+        }
+        None
+    }
+
+    /// Takes an idle block of its very size for each buffer. Whether there was one for
+    /// all; those taken are in `buffers` either way.
+    #[inline]
+    fn take_idle(self: &Arc<Self>, idle: &mut Idle, lens: &[usize], buffers: &mut Buffers) -> bool {
+        let backing = self.source.backing();
+        for &len in lens {
+            let Some(capacity) = backing.rounded(len).filter(|_| len > 0) else {
+                return false;
+            };
+            let Some(block) = idle.take_exact(capacity) else {
+                return false;
+            };
+            buffers.push(PinnedBacking::new(block, len, Arc::clone(self)));
+        }
+        true
     }
 
     async fn wait_for(

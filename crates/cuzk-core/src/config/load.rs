@@ -235,7 +235,7 @@ fn distance(left: &str, right: &str) -> usize {
 mod tests {
     use cuzk_budget::LimitRule;
 
-    use super::super::KeyTier;
+    use super::super::{KeyTier, Placement, PlacementRefused};
     use super::*;
 
     fn load_text(text: &str) -> Result<Loaded, ConfigError> {
@@ -277,6 +277,21 @@ mod tests {
     }
 
     #[test]
+    fn placements_and_circuits_to_warm_are_read() {
+        let text = "[tuning]\nplacement = \"staged\"\nplacement_refused = \"fall-back\"\n\
+                    [memory]\npage_locked = \"95%\"\n\
+                    [serve]\nwarm = \" porep-32g, snap-32g,\"\n";
+        let loaded = load_text(text).expect("a good file");
+        let config = &loaded.config;
+        assert_eq!(config.tuning.placement, Placement::Staged);
+        assert_eq!(config.tuning.placement_refused, PlacementRefused::FallBack);
+        assert_eq!(config.page_locked_limit, LimitRule::Percent(95));
+        assert_eq!(config.serve.warm, ["porep-32g", "snap-32g"]);
+        let again = load_text(&loaded.to_string()).expect("what is printed is a file");
+        assert_eq!(again.config, loaded.config);
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_line() {
         let wrong = [
             "[memory]\nlimits = 3\n",
@@ -286,6 +301,9 @@ mod tests {
             "[engine]\nthreads = 99999999999999999999\n",
             "[engine]\nthreads = 99999\n",
             "[tuning]\nkey_tier = \"warm\"\n",
+            "[tuning]\nplacement = \"pinned\"\n",
+            "[tuning]\nplacement_refused = \"ignore\"\n",
+            "[memory]\npage_locked = \"most\"\n",
             "[params]\ndigest = \"yes\"\n",
             "threads = 3\n",
             "[dispatch]\n",
