@@ -75,6 +75,6 @@ pub use keystore::{Eviction, HeldKey, KeyStore};
 pub use memory::{Forecast, PartMemory};
 pub use metrics::{Counter, Metrics, PlacementCounters};
 pub use placement::{ColumnMemory, Placed};
-pub use shapes::Shapes;
+pub use shapes::{Shapes, circuit_shape};
 pub use timeline::{Span, Timeline};
 pub use workload::{CircuitId, CircuitSpec, Part, Workload, WorkloadError};

@@ -41,6 +41,8 @@ pub struct Proved {
     pub proof: Proof<Bls12>,
     /// Where the time went.
     pub phases: PhaseTimes,
+    /// Where the key's points were, for a backend that keeps them itself.
+    pub tier: Option<KeyTier>,
 }
 
 /// How columns get to the memory that a backend computes in.

@@ -40,11 +40,11 @@ pub(crate) fn prove(
     let proved = pending
         .done()
         .map_err(|source| Failure::ours(ProveError::Backend { part, source }))?;
-    let tier = if lease.is_some() {
-        KeyTier::Resident
-    } else {
-        KeyTier::File
+    let in_host_memory = match lease {
+        Some(_) => KeyTier::Resident,
+        None => KeyTier::File,
     };
+    let tier = proved.tier.unwrap_or(in_host_memory);
     drop((work, lease));
     shared.metrics.placements.add(placed);
     let phases = &proved.phases.0;
