@@ -19,6 +19,7 @@ mod plan;
 mod points;
 mod probe;
 mod prove;
+mod query;
 mod resident;
 mod rows;
 
