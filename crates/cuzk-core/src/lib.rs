@@ -65,7 +65,7 @@ mod workload;
 pub use assemble::{StartError, cpu_backend, memory_limit, page_locked_limit};
 pub use config::Config;
 pub use cuzk_budget::ByteCount;
-pub use cuzk_gpu::{KeyError, KeyTier, USES_ADX};
+pub use cuzk_gpu::{DeviceReport, DeviceUse, KeyError, KeyTier, USES_ADX, devices};
 pub use cuzk_pinned::PoolStats;
 pub use engine::{
     Blinding, Canceller, Engine, EngineParts, JobHandle, JobOptions, PartReport, ProofReply,

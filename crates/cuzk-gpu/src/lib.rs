@@ -43,7 +43,7 @@ mod verify;
 
 pub use accelerator::{DeviceBuffers, DeviceOptions, DeviceReport, devices, open_device};
 pub use backend::{
-    Backend, Completion, Pending, PhaseTimes, ProveRequest, Proved, Upload, pending,
+    Backend, Completion, DeviceUse, Pending, PhaseTimes, ProveRequest, Proved, Upload, pending,
 };
 pub use column::{CColumn, Column, ColumnLayout, Columns};
 pub use error::{BackendError, KeyError, PointFault};

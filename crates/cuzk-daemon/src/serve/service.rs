@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cuzk_core::{Blinding, Engine, JobOptions, ProveError, Workload};
+use cuzk_core::{Blinding, DeviceUse, Engine, JobOptions, ProveError, Workload};
 use cuzk_filecoin::{FilecoinWorkload, Priority, Request as ProofRequest};
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
@@ -21,8 +21,8 @@ use crate::wire::proving_engine_server::ProvingEngine;
 use crate::wire::{
     AwaitProofRequest, AwaitProofResponse, CancelProofRequest, CancelProofResponse,
     EvictSrsRequest, EvictSrsResponse, GetMetricsRequest, GetMetricsResponse, GetStatusRequest,
-    GetStatusResponse, PreloadSrsRequest, PreloadSrsResponse, ProveRequest, ProveResponse,
-    QueueStatus, SubmitProofRequest, SubmitProofResponse, request_of,
+    GetStatusResponse, GpuStatus, PreloadSrsRequest, PreloadSrsResponse, ProveRequest,
+    ProveResponse, QueueStatus, SubmitProofRequest, SubmitProofResponse, request_of,
 };
 
 /// Requests that are parsed and checked at the same time, urgent ones aside: a check
@@ -72,7 +72,7 @@ impl State {
                 in_progress: whole(load.running),
             });
         GetStatusResponse {
-            gpus: Vec::new(),
+            gpus: self.engine.device().map(gpu_status).into_iter().collect(),
             loaded_srs: self.keys.list(),
             queues: queues.collect(),
             total_proofs_completed: self.engine.metrics().jobs_completed.count(),
@@ -201,6 +201,19 @@ impl State {
             Ok(end) => Ok(end?.as_ref().clone()),
             Err(_) => Ok(answer::timed_out(job)),
         }
+    }
+}
+
+/// A device as the wire has it. What runs on it at this moment is not told: parts of
+/// several jobs may be on their way.
+fn gpu_status(device: DeviceUse) -> GpuStatus {
+    GpuStatus {
+        ordinal: u32::try_from(device.ordinal).unwrap_or(u32::MAX),
+        name: device.name,
+        vram_total_bytes: device.limit_bytes,
+        vram_free_bytes: device.limit_bytes.saturating_sub(device.held_bytes),
+        current_job_id: String::new(),
+        current_proof_kind: String::new(),
     }
 }
 

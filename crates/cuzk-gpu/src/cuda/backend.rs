@@ -50,6 +50,7 @@ pub(super) enum Task {
 pub struct CudaBackend {
     options: DeviceOptions,
     name: String,
+    limit_bytes: u64,
     upload: Upload,
     memory: Arc<MemoryUse>,
     queue: Option<SyncSender<Task>>,
@@ -74,7 +75,8 @@ impl CudaBackend {
             .name(format!("cuzk-cuda-{}", options.ordinal))
             .spawn(move || match Owner::open(options, buffers, counted) {
                 Ok(mut owner) => {
-                    let _ = opened.send(Ok(owner.device.name()));
+                    let device = &owner.device;
+                    let _ = opened.send(Ok((device.name(), device.limit_bytes())));
                     owner.run(&jobs);
                 }
                 Err(error) => {
@@ -85,10 +87,11 @@ impl CudaBackend {
                 what: "the device's thread",
                 reason: error.to_string(),
             })?;
-        let name = answer.recv().unwrap_or(Err(BackendError::Lost))?;
+        let (name, limit_bytes) = answer.recv().unwrap_or(Err(BackendError::Lost))?;
         Ok(Self {
             options,
             name,
+            limit_bytes,
             upload,
             memory,
             queue: Some(queue),
@@ -169,6 +172,15 @@ impl Drop for CudaBackend {
 impl Backend for CudaBackend {
     fn name(&self) -> &'static str {
         "cuda"
+    }
+
+    fn device(&self) -> Option<DeviceUse> {
+        Some(DeviceUse {
+            ordinal: self.options.ordinal,
+            name: self.name.clone(),
+            limit_bytes: self.limit_bytes,
+            held_bytes: self.device_bytes(),
+        })
     }
 
     fn c_column(&self) -> CColumn {

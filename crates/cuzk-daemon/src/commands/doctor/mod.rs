@@ -4,7 +4,7 @@ mod keys;
 
 use std::fmt;
 
-use cuzk_core::{ByteCount, Forecast, memory_limit};
+use cuzk_core::{ByteCount, DeviceReport, Forecast, devices, memory_limit};
 use cuzk_filecoin::FilecoinCircuit;
 use serde::Serialize;
 
@@ -24,7 +24,9 @@ struct Checkup {
     cpu_problem: Option<String>,
     memory_limit_bytes: Option<u64>,
     memory_problem: Option<String>,
-    backend: &'static str,
+    device_policy: String,
+    devices: Vec<DeviceLine>,
+    device_problem: Option<String>,
     params_directory: String,
     digests_checked: bool,
     keys: Vec<CircuitKey>,
@@ -48,6 +50,7 @@ pub(super) fn run(args: &Args, doctor: &DoctorArgs) -> Result<(), Failure> {
         digests: doctor.digests,
     };
     let limit = memory_limit(&config);
+    let found = devices();
     let checkup = Checkup {
         version: env!("CARGO_PKG_VERSION"),
         cores: machine::cores().get(),
@@ -55,7 +58,13 @@ pub(super) fn run(args: &Args, doctor: &DoctorArgs) -> Result<(), Failure> {
         cpu_problem,
         memory_problem: limit.as_ref().err().map(ToString::to_string),
         memory_limit_bytes: limit.ok(),
-        backend: "cpu",
+        device_policy: config.device_policy.to_string(),
+        device_problem: found.as_ref().err().cloned(),
+        devices: found
+            .unwrap_or_default()
+            .into_iter()
+            .map(DeviceLine::from)
+            .collect(),
         params_directory: config.params_directory.display().to_string(),
         digests_checked: doctor.digests,
         keys: FilecoinCircuit::all()
@@ -79,7 +88,7 @@ impl fmt::Display for Checkup {
             (Some(bytes), _) => writeln!(f, "memory: {} may be counted in use", ByteCount(bytes))?,
             (None, problem) => writeln!(f, "memory: {}", problem.as_deref().unwrap_or("unknown"))?,
         }
-        writeln!(f, "backend: {} (this build has no other)", self.backend)?;
+        self.devices(f)?;
         writeln!(f, "keys: {}", self.params_directory)?;
         if !self.digests_checked {
             writeln!(
@@ -101,7 +110,59 @@ impl fmt::Display for Checkup {
     }
 }
 
+/// A device, and whether this program can use it.
+#[derive(Serialize)]
+struct DeviceLine {
+    index: usize,
+    name: String,
+    uuid: String,
+    capability: String,
+    memory_bytes: u64,
+    problem: Option<String>,
+}
+
+impl From<DeviceReport> for DeviceLine {
+    fn from(report: DeviceReport) -> Self {
+        let (major, minor) = report.capability;
+        Self {
+            index: report.ordinal,
+            name: report.name,
+            uuid: report.uuid,
+            capability: format!("{major}.{minor}"),
+            memory_bytes: report.memory_bytes,
+            problem: report.unusable,
+        }
+    }
+}
+
 impl Checkup {
+    fn devices(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "device.policy: {}", self.device_policy)?;
+        if let Some(problem) = &self.device_problem {
+            return writeln!(
+                f,
+                "devices: none, {problem}: proofs are made on the processor"
+            );
+        }
+        if self.devices.is_empty() {
+            return writeln!(f, "devices: the driver shows none");
+        }
+        for device in &self.devices {
+            writeln!(
+                f,
+                "device {}: {}, {}, compute capability {}, {}",
+                device.index,
+                device.name,
+                device.uuid,
+                device.capability,
+                ByteCount(device.memory_bytes)
+            )?;
+            let verdict = device.problem.as_deref();
+            writeln!(f, "  {}", verdict.unwrap_or("this program can use it"))?;
+        }
+        Ok(())
+    }
+
     fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
