@@ -10,7 +10,7 @@ use cuzk_gpu::{Backend, BackendError, DeviceBuffers, DeviceOptions, open_device}
 use cuzk_pinned::{StagingOptions, page_locked_memory};
 use cuzk_synth::HintStore;
 
-use crate::config::{Config, DevicePolicy, Placement, Tuning};
+use crate::config::{Config, DevicePolicy, Tuning};
 use crate::engine::{Engine, EngineParts};
 use crate::error::ProveError;
 use crate::placement::ColumnMemory;
@@ -129,10 +129,10 @@ fn on_device(config: &Config, budget: &Budget) -> Result<Proving, String> {
     options.memory_bytes_max = device_memory_limit(config)?;
     (options.c_source, options.transforms) = quotient(&config.tuning);
     let keys = memory.key_buffers(KEY_BUFFER_BYTES)?;
-    let columns = match config.tuning.placement {
-        Placement::Staged => Some(memory.staging_ring(StagingOptions::with_threads(threads))?),
-        _ => None,
-    };
+    let staging = StagingOptions::with_threads(threads);
+    let columns = memory
+        .staging_ring_for(&config.tuning, staging)
+        .map_err(|error| error.to_string())?;
     let buffers = DeviceBuffers { keys, columns };
     let backend = open_device(options, buffers).map_err(|error| error.to_string())?;
     Ok((backend, memory))

@@ -17,6 +17,22 @@ use crate::error::ProveError;
 const PAGE_LOCKED: &str = "page-locked memory";
 
 /// The pools that columns come from, one for each kind of memory, under one budget.
+///
+/// ```
+/// use std::num::NonZero;
+/// use cuzk_budget::Budget;
+/// use cuzk_core::ColumnMemory;
+/// use cuzk_pinned::{PageLocker, PretendBacking, PretendLock, StagingOptions};
+///
+/// // With a driver: `cuda::CudaBacking` and `cuda::DriverLock`.
+/// let backing = PretendBacking { chunk_bytes: None };
+/// let locker = PageLocker::new(PretendLock::default(), 32 << 30);
+/// let mut memory =
+///     ColumnMemory::heap(Budget::new(1 << 30)).with_page_locked(1 << 29, backing, locker);
+/// let ring = memory.staging_ring(StagingOptions::with_threads(NonZero::<usize>::MIN))?;
+/// assert_eq!(memory.page_locked_bytes(), ring.held_bytes());
+/// # Ok::<(), String>(())
+/// ```
 pub struct ColumnMemory {
     heap: PinnedPool,
     page_locked: Result<PageLocked, String>,
@@ -117,6 +133,32 @@ impl ColumnMemory {
             .map(|buffer| buffer.capacity() as u64)
             .sum::<u64>();
         Ok(buffers)
+    }
+
+    /// The chunks that a configuration asks for: none unless columns are to be staged.
+    /// To be called before the backend that stages is made. Where they are refused and
+    /// the policy is to fall back there are none, and every part that goes without is
+    /// told as such.
+    ///
+    /// # Errors
+    /// [`ProveError::Placement`] where they are refused and the policy is another.
+    pub fn staging_ring_for(
+        &mut self,
+        tuning: &Tuning,
+        options: StagingOptions,
+    ) -> Result<Option<StagingRing>, ProveError> {
+        let placement = tuning.placement;
+        if placement != Placement::Staged {
+            return Ok(None);
+        }
+        match (self.staging_ring(options), tuning.placement_refused) {
+            (Ok(ring), _) => Ok(Some(ring)),
+            (Err(reason), PlacementRefused::FallBack) => {
+                tracing::warn!(reason, "no page-locked chunks to stage through");
+                Ok(None)
+            }
+            (Err(reason), _) => Err(ProveError::Placement { placement, reason }),
+        }
     }
 
     /// The ledger that counts everything.

@@ -267,6 +267,44 @@ fn without_a_driver_an_engine_starts_only_if_it_may_fall_back() {
 }
 
 #[test]
+fn chunks_that_do_not_fit_the_share_are_an_error_or_the_heap() {
+    let options = StagingOptions {
+        chunk_bytes: NonZero::new(4096).expect("not zero"),
+        ..StagingOptions::with_threads(NonZero::new(2).expect("not zero"))
+    };
+    for policy in POLICIES {
+        let house = house(Placement::Staged, policy);
+        let tuning = &house.config.tuning;
+        // A page less than the ring, then all of it.
+        let mut short = memory(3 * 4096, LOCKED, &PretendLock::default());
+        match (policy, short.staging_ring_for(tuning, options)) {
+            (PlacementRefused::FallBack, Ok(None)) => {
+                let (engine, backend) = start(&house, short);
+                let reply = prove(&engine, &SquaresJob::new(20, 2, 2)).expect("a good job");
+                assert_eq!(
+                    (reply.placement(), backend.seen()),
+                    ("heap", vec![false; 2])
+                );
+                assert_eq!(engine.metrics().placements_refused.count(), 2);
+            }
+            (PlacementRefused::Wait | PlacementRefused::Fail, Err(error)) => {
+                let told = error.to_string();
+                assert!(told.contains("asked 16384 bytes of page-locked"), "{told}");
+                assert_eq!(short.budget().usage().used_bytes, 0);
+            }
+            (policy, end) => panic!("{policy}: {end:?}"),
+        }
+        let mut memory = memory(4 * 4096, LOCKED, &PretendLock::default());
+        let ring = memory.staging_ring_for(tuning, options);
+        assert!(ring.expect("it fits").is_some(), "{policy}");
+        let mut other = house.config.tuning;
+        other.placement = Placement::Direct;
+        let ring = memory.staging_ring_for(&other, options);
+        assert!(ring.expect("nothing is asked").is_none());
+    }
+}
+
+#[test]
 fn memory_that_the_driver_refuses_is_an_error_or_the_heap() {
     for policy in POLICIES {
         let house = house(Placement::Direct, policy);
