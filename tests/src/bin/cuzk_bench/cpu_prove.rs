@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use bellperson::groth16::Parameters;
 use blstrs::Bls12;
 use clap::Args;
+use cuzk_core::config::DevicePolicy;
 use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate};
 use cuzk_core::{Blinding, CircuitSpec, Config, Engine, JobOptions, ProofReply};
 use cuzk_filecoin::{FilecoinCircuit, ProofKind, Request, SectorSize};
@@ -82,6 +83,7 @@ fn make_key(kind: ProofKind, keys: &Path) -> Result<()> {
 fn engine(keys: &Path) -> Result<Engine> {
     let mut config = Config::new(keys.to_owned());
     config.allow_test_params = true;
+    config.device_policy = DevicePolicy::Cpu;
     Ok(Engine::from_config(&config)?)
 }
 

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
+use cuzk_core::config::DevicePolicy;
 use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate};
 use cuzk_core::{CircuitSpec, Config, Engine, JobOptions, Workload};
 use cuzk_filecoin::fixture::{self, FixtureOptions};
@@ -234,6 +235,7 @@ fn make_key(options: &Options) -> Result<()> {
 fn prove(options: &Options, files: &Path, told: &mut Told) -> Result<()> {
     let mut config = Config::new(options.keys.clone());
     config.allow_test_params = true;
+    config.device_policy = DevicePolicy::Cpu;
     let engine = Engine::from_config(&config)?;
     let request = Request::from_json(&std::fs::read(request_path(files))?)?;
     let workload = Arc::new(request.workload()?);
