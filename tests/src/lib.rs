@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chain;
+pub mod mixed;
 pub mod oracle;
 pub mod record;
 pub mod request;

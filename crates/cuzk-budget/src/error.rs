@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::byte_count::ByteCount;
 use crate::reservation::Reservation;
 use crate::usage::{Consumer, Holder};
 
@@ -16,7 +17,9 @@ pub enum BudgetError {
     /// The request is larger than the whole ledger: it could never be granted,
     /// so it is never queued.
     #[error(
-        "`{consumer}` asked {asked_bytes} bytes of {ledger}, whose limit is {limit_bytes} bytes"
+        "`{consumer}` asked {} of {ledger}, whose limit is {}",
+        ByteCount(*asked_bytes),
+        ByteCount(*limit_bytes)
     )]
     TooLarge {
         /// Name of the ledger.
@@ -35,7 +38,7 @@ pub enum BudgetError {
     #[error("deadline passed: {0}")]
     Deadline(Box<Shortage>),
     /// The request's cancel token was used.
-    #[error("`{consumer}` was cancelled while it asked {asked_bytes} bytes")]
+    #[error("`{consumer}` was cancelled while it asked {}", ByteCount(*asked_bytes))]
     Cancelled {
         /// Who asked.
         consumer: Consumer,
@@ -43,7 +46,7 @@ pub enum BudgetError {
         asked_bytes: u64,
     },
     /// The budget was closed.
-    #[error("{ledger} is closed: `{consumer}` asked {asked_bytes} bytes")]
+    #[error("{ledger} is closed: `{consumer}` asked {}", ByteCount(*asked_bytes))]
     Closed {
         /// Name of the ledger.
         ledger: Arc<str>,
@@ -53,7 +56,11 @@ pub enum BudgetError {
         asked_bytes: u64,
     },
     /// A reservation was to give up more than it holds.
-    #[error("`{consumer}` holds {held_bytes} bytes and was to give up {asked_bytes}")]
+    #[error(
+        "`{consumer}` holds {} and was to give up {}",
+        ByteCount(*held_bytes),
+        ByteCount(*asked_bytes)
+    )]
     NotHeld {
         /// Whose reservation it is.
         consumer: Consumer,
@@ -116,20 +123,21 @@ impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` asked {} bytes of {}: {} of {} bytes held, {} of them idle",
+            "`{}` asked {} of {}: {} of {} held, {} of them idle",
             self.consumer,
-            self.asked_bytes,
+            ByteCount(self.asked_bytes),
             self.ledger,
-            self.held_bytes,
-            self.limit_bytes,
-            self.idle_bytes,
+            ByteCount(self.held_bytes),
+            ByteCount(self.limit_bytes),
+            ByteCount(self.idle_bytes),
         )?;
         if self.waiters_ahead > 0 {
             write!(f, ", {} waiting ahead", self.waiters_ahead)?;
         }
         for (index, holder) in self.holders.iter().enumerate() {
             let lead = if index == 0 { "; held by" } else { "," };
-            write!(f, "{lead} `{}` {}", holder.consumer, holder.bytes)?;
+            let bytes = ByteCount(holder.bytes);
+            write!(f, "{lead} `{}` {bytes}", holder.consumer)?;
         }
         Ok(())
     }
@@ -139,9 +147,9 @@ impl fmt::Display for Shortage {
 /// to be merged is handed back.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{}` with {} bytes belongs to another ledger",
+    "`{}` with {} belongs to another ledger",
     .reservation.consumer(),
-    .reservation.bytes()
+    ByteCount(.reservation.bytes())
 )]
 pub struct MergeError {
     /// The reservation that stays apart.

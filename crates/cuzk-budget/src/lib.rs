@@ -37,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod byte_count;
 mod error;
 mod limits;
 mod plan;
@@ -49,6 +50,7 @@ mod usage;
 mod wait;
 
 pub use budget::Budget;
+pub use byte_count::ByteCount;
 pub use error::{BudgetError, MergeError, Shortage};
 pub use limits::{
     AUTOMATIC_MARGIN_MIN_BYTES, AUTOMATIC_MARGIN_PERCENT, BoxUse, GroupFiles, LimitError,

@@ -8,6 +8,8 @@
 
 use std::str::FromStr;
 
+use crate::byte_count::ByteCount;
+
 /// The automatic limit leaves at least this much of the available memory free.
 pub const AUTOMATIC_MARGIN_MIN_BYTES: u64 = 1 << 30;
 /// And at least this share of the total.
@@ -64,8 +66,9 @@ pub enum LimitError {
     },
     /// Nothing is left after the margin.
     #[error(
-        "{available_bytes} bytes of memory are available and {margin_bytes} are to stay free: \
-         give the limit in bytes"
+        "{} of memory are available and {} are to stay free: give the limit in bytes",
+        ByteCount(*available_bytes),
+        ByteCount(*margin_bytes)
     )]
     NothingLeft {
         /// Bytes available.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::byte_count::ByteCount;
 use crate::usage::Consumer;
 
 /// One number of a line's arithmetic and what it counts, such as
@@ -67,8 +68,10 @@ pub enum PlanError {
     },
     /// The lines together are more than the limit.
     #[error(
-        "the plan of {ledger} needs {planned_bytes} bytes of {limit_bytes}; \
-         most of it is `{largest}` with {largest_bytes}"
+        "the plan of {ledger} needs {} of {}; most of it is `{largest}` with {}",
+        ByteCount(*planned_bytes),
+        ByteCount(*limit_bytes),
+        ByteCount(*largest_bytes)
     )]
     TooLarge {
         /// Name of the ledger.

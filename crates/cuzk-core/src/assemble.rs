@@ -4,12 +4,13 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use cuzk_budget::{BoxUse, Budget, LimitError, LimitRule, MemoryFiles, MemoryReading};
-use cuzk_gpu::BackendError;
 use cuzk_gpu::cpu::h::{CSource, Transforms};
 use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
+use cuzk_gpu::{Backend, BackendError, DeviceBuffers, DeviceOptions, open_device};
+use cuzk_pinned::{StagingOptions, page_locked_memory};
 use cuzk_synth::HintStore;
 
-use crate::config::{Config, Tuning};
+use crate::config::{Config, DevicePolicy, Tuning};
 use crate::engine::{Engine, EngineParts};
 use crate::error::ProveError;
 use crate::placement::ColumnMemory;
@@ -26,6 +27,9 @@ pub enum StartError {
     /// The backend could not be started.
     #[error(transparent)]
     Backend(#[from] BackendError),
+    /// A device is required, and there is none that can be used.
+    #[error("device.policy is \"require-gpu\": {0}")]
+    Device(String),
     /// The engine's own thread could not be started.
     #[error(transparent)]
     Engine(#[from] ProveError),
@@ -62,30 +66,107 @@ pub fn page_locked_limit(config: &Config, limit_bytes: u64) -> Result<u64, Limit
 /// # Errors
 /// If the system refuses a thread.
 pub fn cpu_backend(threads: usize, tuning: &Tuning) -> Result<CpuBackend, BackendError> {
-    let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let (c_source, transforms) = if tuning.c_from_ab {
-        (CSource::Product, Transforms::Six)
-    } else {
-        (CSource::Synthesised, Transforms::Seven)
-    };
+    let (c_source, transforms) = quotient(tuning);
     CpuBackend::new(CpuOptions {
-        threads: NonZeroUsize::new(threads).unwrap_or_else(cores),
+        threads: self::threads(threads),
         queue_len_max: BACKEND_QUEUE_MAX,
         c_source,
         transforms,
     })
 }
 
+/// As many threads as are asked for, one a core for 0.
+fn threads(asked: usize) -> NonZeroUsize {
+    let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    NonZeroUsize::new(asked).unwrap_or_else(cores)
+}
+
+/// How the quotient polynomial is made.
+fn quotient(tuning: &Tuning) -> (CSource, Transforms) {
+    if tuning.c_from_ab {
+        (CSource::Product, Transforms::Six)
+    } else {
+        (CSource::Synthesised, Transforms::Seven)
+    }
+}
+
+/// Bytes of each of the two buffers through which keys go to a device.
+const KEY_BUFFER_BYTES: usize = 64 << 20;
+
+/// A backend and the memory that its columns come from.
+type Proving = (Arc<dyn Backend>, ColumnMemory);
+
+/// The backend that a configuration asks for: a device, or the processor.
+fn proving(config: &Config, budget: &Budget) -> Result<Proving, StartError> {
+    let on_cpu = |reason: &str| -> Result<Proving, StartError> {
+        let backend = cpu_backend(config.threads, &config.tuning)?;
+        let memory = ColumnMemory::heap(budget.clone()).without_page_locked(reason);
+        Ok((Arc::new(backend), memory))
+    };
+    match config.device_policy {
+        DevicePolicy::Cpu => on_cpu("proofs are made on the processor"),
+        DevicePolicy::RequireGpu => on_device(config, budget).map_err(StartError::Device),
+        DevicePolicy::PreferGpu => on_device(config, budget).or_else(|reason| {
+            tracing::warn!(reason, "no device: proofs are made on the processor");
+            on_cpu(&reason)
+        }),
+    }
+}
+
+/// A device with page-locked memory, or why there is none.
+fn on_device(config: &Config, budget: &Budget) -> Result<Proving, String> {
+    let ordinal = config.device_index;
+    let threads = threads(config.threads);
+    let page_locked = page_locked_memory(ordinal, threads)?;
+    let limit =
+        page_locked_limit(config, budget.limit_bytes()).map_err(|error| error.to_string())?;
+    let mut memory = ColumnMemory::heap(budget.clone()).with_page_locked(
+        limit,
+        page_locked.backing,
+        page_locked.locker,
+    );
+    let mut options = DeviceOptions::new(ordinal, threads, BACKEND_QUEUE_MAX);
+    options.memory_bytes_max = device_memory_limit(config)?;
+    (options.c_source, options.transforms) = quotient(&config.tuning);
+    let keys = memory.key_buffers(KEY_BUFFER_BYTES)?;
+    let staging = StagingOptions::with_threads(threads);
+    let columns = memory
+        .staging_ring_for(&config.tuning, staging)
+        .map_err(|error| error.to_string())?;
+    let buffers = DeviceBuffers { keys, columns };
+    let backend = open_device(options, buffers).map_err(|error| error.to_string())?;
+    Ok((backend, memory))
+}
+
+/// Bytes of the device's memory that may be held, if a limit is set.
+fn device_memory_limit(config: &Config) -> Result<Option<u64>, String> {
+    let rule = match config.device_memory_limit {
+        LimitRule::Automatic => return Ok(None),
+        rule => rule,
+    };
+    let devices = cuzk_gpu::devices()?;
+    let total_bytes = devices
+        .iter()
+        .find(|device| device.ordinal == config.device_index)
+        .map_or(0, |device| device.memory_bytes);
+    let whole = MemoryReading {
+        total_bytes,
+        available_bytes: total_bytes,
+    };
+    let limit = rule.limit_bytes(&whole);
+    limit
+        .map(Some)
+        .map_err(|error| format!("device.memory: {error}"))
+}
+
 impl Engine {
-    /// Starts the engine that a configuration describes, on the CPU.
+    /// Starts the engine that a configuration describes.
     ///
     /// # Errors
     /// [`StartError`].
     pub fn from_config(config: &Config) -> Result<Self, StartError> {
         let budget = Budget::new(memory_limit(config)?);
-        let backend = Arc::new(cpu_backend(config.threads, &config.tuning)?);
-        let memory =
-            ColumnMemory::heap(budget).without_page_locked("proofs are made on the processor");
+        let (backend, memory) = proving(config, &budget)?;
         let hints = hints(config);
         Ok(Engine::start(
             config,

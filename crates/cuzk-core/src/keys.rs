@@ -3,11 +3,15 @@
 use std::path::Path;
 
 use bellperson::groth16::{PreparedVerifyingKey, prepare_verifying_key};
-use blstrs::Bls12;
-use cuzk_gpu::key::{file_digest, read_vk};
+use blstrs::{Bls12, G1Affine};
+use cuzk_gpu::key::{file_digest, file_digest_with, read_vk};
 use cuzk_gpu::{Key, KeyChecks, KeyError, Section};
 
 use crate::config::PointCheck;
+
+/// Bytes of a verifying key before its counted section: three points of G1 and three
+/// of G2, uncompressed.
+const VK_FIXED_BYTES: usize = 3 * 96 + 3 * 192;
 
 /// A section of a key file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,33 +27,70 @@ pub struct SectionReport {
 /// A key file that passed its checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyReport {
+    /// Whether it holds a verifying key alone (`.vk`).
+    pub is_verifying_key: bool,
     /// Length of the file.
     pub bytes: u64,
     /// Its sections, in order.
     pub sections: Vec<SectionReport>,
 }
 
-/// Opens a key file, checks it and lists its sections.
+/// Opens a key file, checks it and lists its sections. A verifying key in a file of
+/// its own is told from a proving key that was cut by what is in it; its points are
+/// always checked whole.
 ///
 /// # Errors
 /// What is wrong with it, with the place.
 pub fn inspect(path: &Path, check: PointCheck) -> Result<KeyReport, KeyError> {
-    let key = Key::open(
-        path,
-        &KeyChecks {
-            points: points_of(check),
-            digest: None,
-        },
-    )?;
+    let checks = KeyChecks {
+        points: points_of(check),
+        digest: None,
+    };
+    let key = match Key::open(path, &checks) {
+        Ok(key) => key,
+        Err(cut @ KeyError::Truncated { .. }) => {
+            return inspect_vk(path).map_err(|wrong| match path.extension() {
+                Some(extension) if extension == "vk" => wrong,
+                _ => cut,
+            });
+        }
+        Err(error) => return Err(error),
+    };
     let section = |section: Section| SectionReport {
         name: section.to_string(),
         points: key.count(section),
         offset: key.offset(section),
     };
     Ok(KeyReport {
+        is_verifying_key: false,
         bytes: key.file_bytes(),
         sections: Section::COUNTED.into_iter().map(section).collect(),
     })
+}
+
+fn inspect_vk(path: &Path) -> Result<KeyReport, KeyError> {
+    let points = read_vk(path)?.ic.len();
+    // The only counted section stands after the fixed points and its count.
+    let offset = (VK_FIXED_BYTES + 4) as u64;
+    let point_bytes = size_of::<G1Affine>() as u64;
+    Ok(KeyReport {
+        is_verifying_key: true,
+        bytes: offset + points as u64 * point_bytes,
+        sections: vec![SectionReport {
+            name: Section::Ic.to_string(),
+            points,
+            offset,
+        }],
+    })
+}
+
+/// Digest of a file as the published list has it. `progress` hears of the bytes that
+/// are hashed and of those there are.
+///
+/// # Errors
+/// If the file cannot be read, or changes meanwhile.
+pub fn digest(path: &Path, progress: impl FnMut(u64, u64)) -> Result<String, KeyError> {
+    file_digest_with(path, progress)
 }
 
 /// Reads a verifying key from a file of its own (`.vk`) and prepares it. With `digest`

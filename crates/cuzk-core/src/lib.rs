@@ -52,6 +52,8 @@ pub mod keygen;
 pub mod keys;
 mod keystore;
 mod lock;
+mod log;
+mod memory;
 mod metrics;
 mod placement;
 pub mod schedule;
@@ -62,15 +64,17 @@ mod workload;
 
 pub use assemble::{StartError, cpu_backend, memory_limit, page_locked_limit};
 pub use config::Config;
-pub use cuzk_gpu::{KeyError, KeyTier, USES_ADX};
+pub use cuzk_budget::ByteCount;
+pub use cuzk_gpu::{DeviceReport, DeviceUse, KeyError, KeyTier, USES_ADX, devices};
 pub use cuzk_pinned::PoolStats;
 pub use engine::{
     Blinding, Canceller, Engine, EngineParts, JobHandle, JobOptions, PartReport, ProofReply,
 };
 pub use error::ProveError;
 pub use keystore::{Eviction, HeldKey, KeyStore};
+pub use memory::{Forecast, PartMemory};
 pub use metrics::{Counter, Metrics, PlacementCounters};
 pub use placement::{ColumnMemory, Placed};
-pub use shapes::Shapes;
+pub use shapes::{Shapes, circuit_shape};
 pub use timeline::{Span, Timeline};
 pub use workload::{CircuitId, CircuitSpec, Part, Workload, WorkloadError};

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use cuzk_budget::{Budget, BudgetError, Consumer};
+use cuzk_budget::{Budget, BudgetError, Consumer, Priority, Wait};
 use cuzk_gpu::{Columns, Upload};
 use cuzk_pinned::{
     AcquireError, AcquireRequest, Acquired, Backing, BackingError, HeapBacking, PageLocker,
-    PinnedPool, PoolOptions, StagingOptions, StagingRing,
+    PinnedBacking, PinnedPool, PoolOptions, StagingOptions, StagingRing,
 };
 
 use crate::config::{Placement, PlacementRefused, Tuning};
@@ -109,6 +109,30 @@ impl ColumnMemory {
         let ring = ring.map_err(|error| error.to_string())?;
         self.fixed_bytes += ring.held_bytes();
         Ok(ring)
+    }
+
+    /// Takes two page-locked buffers of `len` bytes through which keys go to a device.
+    /// They are the backend's until it ends, and no part waits for them.
+    ///
+    /// # Errors
+    /// Why there are none, in words.
+    pub fn key_buffers(&mut self, len: usize) -> Result<[PinnedBacking; 2], String> {
+        let page_locked = self.page_locked.as_ref().map_err(String::clone)?;
+        let request = AcquireRequest {
+            buffers: &[len; 2],
+            bytes: 0,
+            consumer: Consumer("key buffers"),
+            wait: Wait::with_priority(Priority::NORMAL),
+        };
+        let acquired = page_locked.direct.try_acquire(&request);
+        let acquired = acquired.map_err(|error| error.to_string())?;
+        let mut buffers = acquired.buffers.into_iter();
+        let buffers = [0; 2].map(|_| buffers.next().expect("as many as asked"));
+        self.fixed_bytes += buffers
+            .iter()
+            .map(|buffer| buffer.capacity() as u64)
+            .sum::<u64>();
+        Ok(buffers)
     }
 
     /// The chunks that a configuration asks for: none unless columns are to be staged.

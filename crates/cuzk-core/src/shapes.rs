@@ -67,7 +67,7 @@ impl Shapes {
             key.check_shape(shape)?;
             return Ok(Arc::clone(shape));
         }
-        let shape = Arc::new(to_shape(&assigned.sizes, &assigned.densities));
+        let shape = Arc::new(circuit_shape(&assigned.sizes, &assigned.densities));
         key.check_shape(&shape)?;
         known
             .shapes
@@ -107,7 +107,8 @@ pub(crate) fn to_circuit_sizes(sizes: &Sizes) -> CircuitSizes {
     }
 }
 
-fn to_shape(sizes: &Sizes, densities: &Densities) -> CircuitShape {
+/// The shape that a synthesis shows, as the arithmetic wants it.
+pub fn circuit_shape(sizes: &Sizes, densities: &Densities) -> CircuitShape {
     let bitmap = |bits: &DensityBits| Bitmap::new(bits.words().into(), bits.len());
     CircuitShape {
         sizes: to_circuit_sizes(sizes),

@@ -53,7 +53,7 @@ pub(crate) enum Command {
     /// Prints the effective configuration, each value with its origin.
     Config,
     /// Says what this machine can prove, and what is missing for the rest.
-    Doctor,
+    Doctor(DoctorArgs),
     /// Serves requests over gRPC until a signal ends it.
     ///
     /// The first SIGTERM or SIGINT drains it: new jobs are refused, those it has are
@@ -78,7 +78,7 @@ impl Command {
     /// Whether the command needs the processor that the binary was built for. The
     /// others say what is wrong, so they run anywhere.
     pub(crate) fn computes(&self) -> bool {
-        !matches!(self, Self::Config | Self::Doctor)
+        !matches!(self, Self::Config | Self::Doctor(_))
     }
 }
 
@@ -165,12 +165,39 @@ pub(crate) struct FixtureArgs {
     /// Everything in the fixture follows from it.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Sectors of a WindowPoSt partition [default: a full one].
+    /// The miner's actor id (1000 for f01000).
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) miner: u64,
+    /// Number of the sector, or of the first one of a WindowPoSt deadline.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) first_sector: u64,
+    /// wpost: sectors of the partition [default: a full one].
     #[arg(long, value_name = "N")]
     pub(crate) sectors: Option<usize>,
+    /// wpost: which partition of the deadline, from 0; those before it are full
+    /// [default: 0].
+    #[arg(long, value_name = "N")]
+    pub(crate) partition: Option<u32>,
+    /// The chain's number of the registered proof, which has the API version in it.
+    /// porep: 0-4 V1, 5-9 V1.1. wpost: 5-9 V1 (API V1.0), 10-14 V1.1 (API V1.2).
+    /// snap, winning: 0-4 V1. Five of each, by sector size
+    /// [default: the newest].
+    #[arg(long, value_name = "N")]
+    pub(crate) registered_proof: Option<u64>,
     /// Where the request goes [default: standard output]; it must not exist.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DoctorArgs {
+    /// Directory of the key files [default: as for prove].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) params: Option<PathBuf>,
+    /// Compares the digest of every proving key with the published one: reads all of
+    /// it, minutes for those of large sectors.
+    #[arg(long)]
+    pub(crate) digests: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -50,9 +50,10 @@ impl Client {
     /// As [`connect`](Self::connect).
     pub async fn connect_socket(path: &Path) -> Result<Self, ClientError> {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let shown = path.display().to_string();
-        let uri = format!("unix://{shown}");
-        Self::connect_to(&shown, uri).await
+        let Some(text) = path.to_str() else {
+            return Err(ClientError::Address(path.display().to_string()));
+        };
+        Self::connect_to(text, format!("unix://{text}")).await
     }
 
     async fn connect_to(address: &str, uri: String) -> Result<Self, ClientError> {

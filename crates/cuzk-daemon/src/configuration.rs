@@ -79,9 +79,14 @@ pub(crate) fn load_with(
         }
     }
     overrides.extend(options);
-    Ok(config::load(
+    let mut loaded = config::load(
         defaults,
         text.as_ref().map(|(path, text)| (*path, text.as_str())),
         &overrides,
-    )?)
+    )?;
+    // A value is text, and a path need not be: the path itself is what counts.
+    if let Some(directory) = keys.and_then(|keys| keys.params.as_ref()) {
+        loaded.config.params_directory = directory.clone();
+    }
+    Ok(loaded)
 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use cuzk_core::ByteCount;
+
 use crate::exit::{Exit, Failure};
 
 /// The most that is read of an input file: a C1 output of 64 GiB sectors has 70 MB.
@@ -18,8 +20,9 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     }
     if about.len() > INPUT_BYTES_MAX {
         return Err(wrong(format!(
-            "{} bytes, at most {INPUT_BYTES_MAX} are read",
-            about.len()
+            "{}, at most {} are read",
+            ByteCount(about.len()),
+            ByteCount(INPUT_BYTES_MAX)
         )));
     }
     fs::read(path).map_err(|error| at(Exit::Input, path, error))

@@ -31,19 +31,53 @@ pub(crate) fn start_log(level: LogLevel) {
     let _ = subscriber.try_init();
 }
 
-/// Prints why the program ends.
+/// Prints why the program ends, on one line.
 pub(crate) fn failure(failure: &Failure) {
     // Nobody is left to tell if standard error does not take it; the exit code does.
-    let _ = writeln!(io::stderr().lock(), "cuzk: {failure}");
+    let text = escaped(&failure.to_string());
+    let _ = writeln!(io::stderr().lock(), "cuzk: {text}");
+}
+
+/// Text that may come from outside (a request, a file's name, a server), on one line
+/// and with everything spelled out that a terminal would obey.
+pub(crate) fn escaped(text: &str) -> String {
+    spelled_out(text, |_| false, |c| c.escape_default().to_string())
+}
+
+/// Characters that a terminal does not show but obeys: controls, and those that turn
+/// the direction of what follows.
+fn is_obeyed(c: char) -> bool {
+    let turns =
+        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns
+}
+
+fn spelled_out(text: &str, keep: impl Fn(char) -> bool, spell: impl Fn(char) -> String) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_obeyed(c) && !keep(c) {
+            out.push_str(&spell(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// Prints a result: as text, or as JSON if that was asked for.
 pub(crate) fn result<T: Serialize + fmt::Display>(json: bool, result: &T) -> Result<(), Failure> {
+    let ends_line = |c| c == '\n';
     let text = if json {
-        serde_json::to_string_pretty(result).map_err(|error| Failure::new(Exit::Failure, error))?
-            + "\n"
+        let text = serde_json::to_string_pretty(result)
+            .map_err(|error| Failure::new(Exit::Failure, error))?;
+        // Only strings can have such characters; all are in the first plane.
+        spelled_out(&(text + "\n"), ends_line, |c| {
+            format!("\\u{:04x}", c as u32)
+        })
     } else {
-        result.to_string()
+        spelled_out(&result.to_string(), ends_line, |c| {
+            c.escape_default().to_string()
+        })
     };
     print(text.as_bytes())
 }
@@ -120,6 +154,16 @@ mod tests {
         let mut taken = Vec::new();
         print_to(&mut taken, b"text").expect("a vector takes all");
         assert_eq!(taken, b"text");
+    }
+
+    #[test]
+    fn what_a_terminal_obeys_is_spelled_out() {
+        let hostile = "a\u{1b}[2J\r\nb\u{9b}0m\u{202e}c\u{7f}\u{e9}";
+        assert_eq!(
+            escaped(hostile),
+            "a\\u{1b}[2J\\r\\nb\\u{9b}0m\\u{202e}c\\u{7f}\u{e9}"
+        );
+        assert_eq!(escaped("plain text, \u{65e5}"), "plain text, \u{65e5}");
     }
 
     #[test]

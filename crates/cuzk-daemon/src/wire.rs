@@ -2,6 +2,8 @@
 //! from the proto file, and the way between messages and requests.
 
 mod convert;
+#[cfg(test)]
+mod fuzz;
 
 pub(crate) use convert::{message_of, request_of};
 

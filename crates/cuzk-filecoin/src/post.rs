@@ -1,5 +1,7 @@
 //! WinningPoSt and WindowPoSt: bincode sector proofs to one part.
 
+use std::borrow::Cow;
+
 use bellpepper_core::{Circuit, SynthesisError};
 use blstrs::Scalar;
 use cuzk_core::WorkloadError;
@@ -45,7 +47,8 @@ struct PostJob<Tree: Shape> {
     params: PublicParams,
     /// Of this partition alone, as if it were the first.
     inputs: PublicInputs<PoseidonDomain>,
-    /// With as many sector proofs as the circuit has places.
+    /// Of the sectors that the request has: the free places of the circuit are filled
+    /// when it is synthesised, so that a job is no larger than its request.
     proof: Proof<Tree::Proof>,
 }
 
@@ -99,10 +102,6 @@ fn parse<Tree: Shape>(
     .map_err(|error| fault("registered_proof", format!("{error:#}")))?;
     if kind == ProofKind::WinningPost {
         (sectors, proofs) = unroll(sectors, proofs, params.sector_count);
-    }
-    // The circuit's free places repeat the last sector.
-    if let Some(last) = proofs.last().cloned() {
-        proofs.resize(params.sector_count, last);
     }
     let job = PostJob::<Tree> {
         kind,
@@ -207,6 +206,20 @@ impl<Tree: Shape> PostJob<Tree> {
         self.kind == ProofKind::WinningPost
     }
 
+    /// The proof with as many sectors as the circuit has places: the free ones repeat
+    /// the last sector. Up to 65 MB where a partition of 32 GiB sectors is nearly empty.
+    fn filled(&self) -> Cow<'_, Proof<Tree::Proof>> {
+        let sectors = &self.proof.sectors;
+        match sectors.last() {
+            Some(last) if sectors.len() < self.params.sector_count => {
+                let mut sectors = sectors.clone();
+                sectors.resize(self.params.sector_count, last.clone());
+                Cow::Owned(Proof { sectors })
+            }
+            _ => Cow::Borrowed(&self.proof),
+        }
+    }
+
     /// The challenges of the old API depend on a sector's place in the whole
     /// deadline, those of the new one do not.
     fn depends_on_partition(&self) -> bool {
@@ -248,10 +261,11 @@ impl<Tree: Shape> PostJob<Tree> {
 
 impl<Tree: Shape> Job for PostJob<Tree> {
     fn synthesize(&self, _: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        let proof = self.filled();
         let circuit: FallbackPoStCircuit<Tree> = FallbackPoStCompound::circuit(
             &self.inputs,
             Default::default(),
-            &self.proof,
+            &proof,
             &self.params,
             Some(0),
         )

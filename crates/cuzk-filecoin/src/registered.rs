@@ -94,7 +94,6 @@ pub(crate) fn seal_proof(
 /// Where the groups begin that new proofs are made for.
 const SEAL_V1_1: usize = 5;
 const WINNING_V1: usize = 0;
-const WINDOW_V1: usize = 5;
 const WINDOW_V1_1: usize = 10;
 const UPDATE_V1: usize = 0;
 
@@ -118,12 +117,6 @@ pub(crate) fn winning_post_of(size: SectorSize) -> Registered<RegisteredPoStProo
 /// The WindowPoSt of a size: V1.1, which the API calls V1.2.
 pub(crate) fn window_post_of(size: SectorSize) -> Registered<RegisteredPoStProof> {
     of_group(&POST_PROOFS, WINDOW_V1_1, size)
-}
-
-/// The first WindowPoSt of a size: V1, whose challenges depend on a sector's place in
-/// its deadline.
-pub(crate) fn first_window_post_of(size: SectorSize) -> Registered<RegisteredPoStProof> {
-    of_group(&POST_PROOFS, WINDOW_V1, size)
 }
 
 /// The replica update of a size: V1.

@@ -41,6 +41,8 @@ pub struct Proved {
     pub proof: Proof<Bls12>,
     /// Where the time went.
     pub phases: PhaseTimes,
+    /// Where the key's points were, for a backend that keeps them itself.
+    pub tier: Option<KeyTier>,
 }
 
 /// How columns get to the memory that a backend computes in.
@@ -56,10 +58,28 @@ pub enum Upload {
     Staged,
 }
 
+/// A device that a backend works on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceUse {
+    /// Its number among the visible ones.
+    pub ordinal: usize,
+    /// The driver's name for it.
+    pub name: String,
+    /// Bytes that the backend may hold on it.
+    pub limit_bytes: u64,
+    /// Bytes that it holds.
+    pub held_bytes: u64,
+}
+
 /// Groth16 arithmetic on some device.
 pub trait Backend: Send + Sync {
     /// Short name, as replies and metrics show it (`cpu`).
     fn name(&self) -> &'static str;
+
+    /// The device, for a backend that works on one.
+    fn device(&self) -> Option<DeviceUse> {
+        None
+    }
 
     /// What this backend's third column is for, whatever the circuit.
     fn c_column(&self) -> CColumn;

@@ -38,6 +38,34 @@ pub enum BackendError {
         /// Most proofs that may wait.
         limit: usize,
     },
+    /// A call of a device or its driver failed.
+    #[error("device: {call}: {reason}")]
+    Device {
+        /// What was called.
+        call: &'static str,
+        /// What it said.
+        reason: String,
+    },
+    /// A device has too little memory left.
+    #[error("device memory for {what}: asked {asked} bytes, {free} are free, the limit is {limit}")]
+    DeviceMemory {
+        /// What it was for.
+        what: &'static str,
+        /// Bytes asked for.
+        asked: u64,
+        /// Bytes that were free.
+        free: u64,
+        /// Most bytes that may be held.
+        limit: u64,
+    },
+    /// Values that are no scalars: not below the group's order.
+    #[error("{count} values in {what} are not reduced scalars")]
+    Unreduced {
+        /// Where they are.
+        what: &'static str,
+        /// How many there are.
+        count: u32,
+    },
     /// The arithmetic panicked; the process goes on.
     #[error("the prover panicked: {0}")]
     Panic(String),

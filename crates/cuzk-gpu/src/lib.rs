@@ -28,6 +28,7 @@
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod accelerator;
 mod backend;
 mod column;
 pub mod cpu;
@@ -35,15 +36,18 @@ pub mod cpu;
 pub mod cuda;
 mod error;
 pub mod fixed_base;
+mod groth16;
 pub mod key;
 mod shape;
 mod verify;
 
+pub use accelerator::{DeviceBuffers, DeviceOptions, DeviceReport, devices, open_device};
 pub use backend::{
-    Backend, Completion, Pending, PhaseTimes, ProveRequest, Proved, Upload, pending,
+    Backend, Completion, DeviceUse, Pending, PhaseTimes, ProveRequest, Proved, Upload, pending,
 };
 pub use column::{CColumn, Column, ColumnLayout, Columns};
 pub use error::{BackendError, KeyError, PointFault};
+pub use groth16::Statement;
 pub use key::{Key, KeyChecks, KeyTier, KeyWriter, PointCheck, Section};
 pub use shape::{Bitmap, CircuitShape, CircuitSizes};
 pub use verify::verify;

@@ -55,6 +55,7 @@ mod buffer;
 mod buffers;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod device;
 mod error;
 mod fence;
 mod idle;
@@ -69,6 +70,7 @@ mod sync;
 pub use backing::{ALIGNMENT, Backing, FaultyBacking, HeapBacking, PretendBacking};
 pub use buffer::PinnedBacking;
 pub use buffers::{Buffers, IntoIter};
+pub use device::{PageLockedMemory, page_locked_memory};
 #[cfg(feature = "cuda")]
 pub use error::CudaError;
 pub use error::{AcquireError, BackingError};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bellperson::groth16::Parameters;
 use blstrs::Bls12;
-use cuzk_core::{Blinding, Engine, JobOptions};
+use cuzk_core::config::{DevicePolicy, Placement, PlacementRefused};
+use cuzk_core::{Blinding, Engine, JobOptions, ProofReply};
 use cuzk_filecoin::Request;
 use cuzk_tests::oracle;
 use cuzk_tests::request::RequestFile;
@@ -15,9 +16,15 @@ use crate::support::{config, key_file, real_request};
 
 const BLINDING: Blinding = Blinding::Seeded(11);
 
-/// Our proof of a request with the blinding of these tests.
+/// Our proof of a request with the blinding of these tests, on the processor.
 fn ours(kind: &str, request: &Path) -> Vec<u8> {
-    let engine = Engine::from_config(&config(kind)).expect("an engine");
+    let mut config = config(kind);
+    config.device_policy = DevicePolicy::Cpu;
+    let engine = Engine::from_config(&config).expect("an engine");
+    prove(&engine, request).proof
+}
+
+fn prove(engine: &Engine, request: &Path) -> ProofReply {
     let request = Request::from_json(&std::fs::read(request).expect("readable")).expect("good");
     let workload = Arc::new(request.workload().expect("good"));
     let options = JobOptions {
@@ -29,7 +36,6 @@ fn ours(kind: &str, request: &Path) -> Vec<u8> {
         .expect("room")
         .wait()
         .expect("a proof")
-        .proof
 }
 
 fn equals_bellperson(kind: &str) {
@@ -62,4 +68,44 @@ fn porep_bytes_are_bellpersons() {
         .map(|byte| format!("{byte:02x}"))
         .collect();
     assert_eq!(proof, golden.trim());
+}
+
+/// Every kind on a device, with every placement: the bytes of the processor, and the
+/// reply says what was used.
+#[test]
+fn gpu_every_kind_and_placement_gives_the_processors_bytes() {
+    for kind in ["wpost", "winning", "snap", "porep"] {
+        let request = real_request(kind);
+        let expected = ours(kind, &request);
+        for (placement, is_pinned) in [
+            (Placement::Direct, true),
+            (Placement::Register, true),
+            (Placement::Staged, false),
+            (Placement::Heap, false),
+        ] {
+            let mut config = config(kind);
+            config.device_policy = DevicePolicy::RequireGpu;
+            config.tuning.placement = placement;
+            config.tuning.placement_refused = PlacementRefused::Fail;
+            let engine = match Engine::from_config(&config) {
+                Ok(engine) => engine,
+                Err(error) => {
+                    let required = std::env::var("CUZK_REQUIRE_GPU").is_ok_and(|set| set == "1");
+                    assert!(!required, "{error}");
+                    println!("skipped: {error}");
+                    return;
+                }
+            };
+            for _ in 0..2 {
+                let reply = prove(&engine, &request);
+                assert!(
+                    reply.proof == expected,
+                    "{kind} {placement}: the proofs differ"
+                );
+                assert_eq!(reply.backend, "cuda");
+                assert_eq!(reply.placement(), placement.to_string());
+                assert_eq!(reply.is_pinned(), is_pinned, "{kind} {placement}");
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use cuzk_filecoin::fixture::{FixtureOptions, WindowVersion, generate};
+use cuzk_filecoin::fixture::{FixtureOptions, generate};
 use cuzk_filecoin::{ProofKind, SectorSize};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -14,12 +14,12 @@ use crate::served::Served;
 use crate::support::{cuzk_ok, key, stock_verdict, text};
 
 /// The request file of a partition.
-fn partition(here: &Path, version: WindowVersion, index: u32, sector_count: usize) -> PathBuf {
+fn partition(here: &Path, registered: u64, index: u32, sector_count: usize) -> PathBuf {
     let options = FixtureOptions {
         first_sector_number: 40,
         window_sector_count: Some(sector_count),
         window_partition_index: index,
-        window_version: version,
+        registered_proof: Some(registered),
         ..FixtureOptions::default()
     };
     let fixture = generate(ProofKind::WindowPost, SectorSize::KiB2, 5, &options);
@@ -58,11 +58,11 @@ fn verdict(here: &Path, request: &Path, proofs: &[&PathBuf]) -> String {
 
 /// Proves both partitions; what the stock verifier says of the second one alone, as
 /// if it were the first.
-fn is_accepted(version: WindowVersion, registered: u64) -> String {
+fn is_accepted(registered: u64) -> String {
     let keys = key("wpost");
     let here = TempDir::new().expect("a temporary directory");
     let here = here.path();
-    let requests = [(0, 2), (1, 1)].map(|(index, count)| partition(here, version, index, count));
+    let requests = [(0, 2), (1, 1)].map(|(index, count)| partition(here, registered, index, count));
     let served = Served::start();
     let proofs = requests.clone().map(|request| {
         let file: Value =
@@ -93,11 +93,11 @@ fn is_accepted(version: WindowVersion, registered: u64) -> String {
 #[test]
 fn two_partitions_of_version_1() {
     // Its challenges depend on the partition's place in the deadline.
-    assert_eq!(is_accepted(WindowVersion::V1, 5), "rejected");
+    assert_eq!(is_accepted(5), "rejected");
 }
 
 #[test]
 fn two_partitions_of_version_1_1() {
     // Its challenges depend on the sectors alone.
-    assert_eq!(is_accepted(WindowVersion::V1_1, 10), "accepted");
+    assert_eq!(is_accepted(10), "accepted");
 }

@@ -31,6 +31,7 @@ const EDGES: [(&str, &[&str]); 9] = [
             "cuzk-core",
             "cuzk-daemon",
             "cuzk-filecoin",
+            "cuzk-gpu",
             "cuzk-pinned",
             "cuzk-synth",
         ],

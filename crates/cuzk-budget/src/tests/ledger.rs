@@ -100,7 +100,7 @@ fn errors_name_asked_held_limit_and_top_holders() {
         .map(|(name, bytes)| budget.try_reserve(Consumer(name), bytes).unwrap())
         .collect();
     let refused = budget.try_reserve(KEYS, 300).unwrap_err();
-    insta::assert_snapshot!(refused, @"`keys` asked 300 bytes of host memory: 800 of 1000 bytes held, 0 of them idle; held by `b` 500, `c` 200, `e` 60, `d` 30");
+    insta::assert_snapshot!(refused, @"`keys` asked 300 bytes of host memory: 800 bytes of 1000 bytes held, 0 bytes of them idle; held by `b` 500 bytes, `c` 200 bytes, `e` 60 bytes, `d` 30 bytes");
     assert_eq!(refused.shortage().unwrap().missing_bytes(), 100);
 
     let never = budget.try_reserve(KEYS, 1001).unwrap_err();
@@ -122,7 +122,7 @@ fn what_is_split_merged_and_moved_is_counted_once() {
     );
 
     let error = held.split(51).unwrap_err();
-    insta::assert_snapshot!(error, @"`columns` holds 50 bytes and was to give up 51");
+    insta::assert_snapshot!(error, @"`columns` holds 50 bytes and was to give up 51 bytes");
     assert!(held.shrink(51).is_err());
     assert_eq!(held.bytes(), 50);
 

@@ -88,7 +88,7 @@ fn the_margin_grows_with_the_machine_and_may_leave_nothing() {
         available_bytes: GIB,
     };
     let error = LimitRule::Automatic.limit_bytes(&small).unwrap_err();
-    insta::assert_snapshot!(error, @"1073741824 bytes of memory are available and 1073741824 are to stay free: give the limit in bytes");
+    insta::assert_snapshot!(error, @"1.00 GiB (1073741824 bytes) of memory are available and 1.00 GiB (1073741824 bytes) are to stay free: give the limit in bytes");
     let endless = MemoryReading {
         total_bytes: u64::MAX,
         available_bytes: u64::MAX,

@@ -1,5 +1,6 @@
 //! Tests of the ledger, the queue, limits and plans.
 
+mod byte_count;
 mod ledger;
 mod limits;
 mod order;

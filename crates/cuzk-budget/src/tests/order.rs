@@ -92,7 +92,7 @@ fn who_does_not_wait_comes_after_those_who_do() {
     assert!(poll(&mut large, Waker::noop()).is_pending());
 
     let error = budget.try_reserve(COLUMNS, 1).unwrap_err();
-    insta::assert_snapshot!(error, @"`columns` asked 1 bytes of memory: 8 of 10 bytes held, 0 of them idle, 1 waiting ahead; held by `keys` 8");
+    insta::assert_snapshot!(error, @"`columns` asked 1 bytes of memory: 8 bytes of 10 bytes held, 0 bytes of them idle, 1 waiting ahead; held by `keys` 8 bytes");
     assert_eq!(error.shortage().unwrap().missing_bytes(), 0);
     // A more urgent one and a holder are not behind it.
     assert!(budget.reserve(COLUMNS, 1, &at(1)).is_ok());
@@ -149,7 +149,7 @@ fn a_passed_deadline_gives_what_is_free_and_nothing_else() {
     let now = Instant::now();
     let held = budget.reserve(COLUMNS, 9, &at(1).until(now)).unwrap();
     let error = budget.reserve(KEYS, 2, &at(1).until(now)).unwrap_err();
-    insta::assert_snapshot!(error, @"deadline passed: `keys` asked 2 bytes of memory: 9 of 10 bytes held, 0 of them idle; held by `columns` 9");
+    insta::assert_snapshot!(error, @"deadline passed: `keys` asked 2 bytes of memory: 9 bytes of 10 bytes held, 0 bytes of them idle; held by `columns` 9 bytes");
     // One that lies ahead ends the wait without anybody's help.
     let soon = Instant::now() + Duration::from_millis(2);
     let error = budget.reserve(KEYS, 2, &at(1).until(soon)).unwrap_err();

@@ -35,7 +35,7 @@ fn a_plan_prints_one_line_a_consumer_with_its_arithmetic() {
       limit                                                          25,769,803,776 B     24.000 GiB
       lacking                                                         1,383,435,456 B      1.288 GiB
     ");
-    insta::assert_snapshot!(plan.check().unwrap_err(), @"the plan of host memory needs 27153239232 bytes of 25769803776; most of it is `columns` with 25769803776");
+    insta::assert_snapshot!(plan.check().unwrap_err(), @"the plan of host memory needs 25.29 GiB (27153239232 bytes) of 24.00 GiB (25769803776 bytes); most of it is `columns` with 24.00 GiB (25769803776 bytes)");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::serve::{MESSAGE_BYTES_LIMIT, Preload};
-use super::tuning::{KeyTier, Placement, PlacementRefused, Sizing};
+use super::tuning::{DevicePolicy, KeyTier, Placement, PlacementRefused, Sizing};
 use super::value::{show_address, show_limit, show_text};
 use super::{Config, PointCheck, Value};
 
@@ -93,6 +93,33 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| config.jobs_max.to_string(),
+    },
+    Key {
+        name: "device.policy",
+        what: "where proofs are made: cpu, prefer-gpu or require-gpu",
+        set: |config, value| {
+            config.device_policy = DevicePolicy::parse(value.word()?)?;
+            Ok(())
+        },
+        show: |config| format!("{:?}", config.device_policy.to_string()),
+    },
+    Key {
+        name: "device.index",
+        what: "number of the device among the visible ones",
+        set: |config, value| {
+            config.device_index = value.count()?;
+            Ok(())
+        },
+        show: |config| config.device_index.to_string(),
+    },
+    Key {
+        name: "device.memory",
+        what: "bytes of device memory to hold: \"auto\" (all), a share or bytes",
+        set: |config, value| {
+            config.device_memory_limit = value.limit()?;
+            Ok(())
+        },
+        show: |config| show_limit(config.device_memory_limit),
     },
     Key {
         name: "params.directory",
@@ -217,6 +244,18 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| config.serve.message_bytes_max.to_string(),
+    },
+    Key {
+        name: "serve.requests_bytes_max",
+        what: "bytes of all requests that are read, wait or run; one more is refused",
+        set: |config, value| {
+            config.serve.requests_bytes_max = match value.bytes()? {
+                0 => return Err("want at least 1, have 0".to_owned()),
+                bytes => bytes as u64,
+            };
+            Ok(())
+        },
+        show: |config| config.serve.requests_bytes_max.to_string(),
     },
     Key {
         name: "serve.results_kept_max",

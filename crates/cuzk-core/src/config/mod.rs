@@ -15,7 +15,7 @@ use cuzk_budget::LimitRule;
 pub use keys::KEYS;
 pub use load::{ConfigError, Loaded, Origin, load};
 pub use serve::{Preload, ServeConfig};
-pub use tuning::{KeyTier, Placement, PlacementRefused, Sizing, Tuning};
+pub use tuning::{DevicePolicy, KeyTier, Placement, PlacementRefused, Sizing, Tuning};
 pub use value::Value;
 
 /// How much of a key file is checked when it is opened.
@@ -47,6 +47,12 @@ pub struct Config {
     pub parts_in_flight_max: usize,
     /// Jobs that may wait or run at the same time.
     pub jobs_max: usize,
+    /// Where proofs are made.
+    pub device_policy: DevicePolicy,
+    /// Number of the device, as the driver counts those that are visible.
+    pub device_index: usize,
+    /// Bytes of the device's memory that may be held; automatic is all of it.
+    pub device_memory_limit: LimitRule,
     /// Directory of the key files.
     pub params_directory: PathBuf,
     /// How much of a key is checked when it is opened.
@@ -73,6 +79,9 @@ impl Config {
             synthesis_max: 2,
             parts_in_flight_max: 3,
             jobs_max: 64,
+            device_policy: DevicePolicy::PreferGpu,
+            device_index: 0,
+            device_memory_limit: LimitRule::Automatic,
             params_directory,
             params_check: PointCheck::Curve,
             params_digest: true,

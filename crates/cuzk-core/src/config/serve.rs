@@ -26,6 +26,9 @@ pub struct ServeConfig {
     pub warm: Vec<String>,
     /// The longest message that is read; a longer one is refused unread.
     pub message_bytes_max: usize,
+    /// Bytes of all requests together that are being read, wait or run; one more
+    /// request is refused.
+    pub requests_bytes_max: u64,
     /// Finished jobs that are remembered.
     pub results_kept_max: usize,
     /// How long a finished job is remembered.
@@ -44,6 +47,8 @@ impl ServeConfig {
             preload: Preload::Present,
             warm: Vec::new(),
             message_bytes_max: 256 << 20,
+            // As many PoReps of 32 GiB sectors (67 MB each) as there may be jobs.
+            requests_bytes_max: 4 << 30,
             results_kept_max: 4096,
             results_kept: Duration::from_secs(24 * 3600),
             drain_max: Duration::from_secs(600),

@@ -17,6 +17,17 @@ pub struct Tuning {
     pub placement_refused: PlacementRefused,
 }
 
+/// Where proofs are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DevicePolicy {
+    /// On the processor.
+    Cpu,
+    /// On a device; where there is none, on the processor, with a warning.
+    PreferGpu,
+    /// On a device, or not at all.
+    RequireGpu,
+}
+
 /// How the columns of a part reach page-locked memory, from which a device reads at
 /// full speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +113,11 @@ words!(Placement {
     Register = "register",
     Staged = "staged",
     Direct = "direct"
+});
+words!(DevicePolicy {
+    Cpu = "cpu",
+    PreferGpu = "prefer-gpu",
+    RequireGpu = "require-gpu"
 });
 words!(PlacementRefused { Wait = "wait", FallBack = "fall-back", Fail = "fail" });
 words!(KeyTier { Auto = "auto", Resident = "resident", File = "file" });

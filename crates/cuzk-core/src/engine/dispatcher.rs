@@ -18,6 +18,7 @@ use cuzk_synth::Sizes;
 use super::RETRIES_MAX;
 use super::job::{PartReport, Place, ProofReply};
 use crate::error::{Failure, ProveError};
+use crate::log;
 use crate::schedule::{Action, Event, JobId, Limits, PartId, Scheduler};
 use crate::stage::{self, Filled, Job, Proved, Reserved, Shared, Synthesised, Verified};
 
@@ -370,9 +371,17 @@ impl Dispatcher {
                 let from = Instant::now();
                 let result = run(&shared, &job, key, index, data);
                 // The backend's phases stand for the proof's span.
+                let until = Instant::now();
                 if stage != "prove" || result.is_err() {
-                    job.timeline.add(stage, Some(index), from, Instant::now());
+                    job.timeline.add(stage, Some(index), from, until);
                 }
+                log::stage_ended(
+                    stage,
+                    &job.label,
+                    index,
+                    until - from,
+                    result.as_ref().err(),
+                );
                 result
             },
         );

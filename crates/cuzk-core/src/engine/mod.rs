@@ -10,7 +10,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use cuzk_budget::{Budget, CancelToken};
-use cuzk_gpu::Backend;
+use cuzk_gpu::{Backend, DeviceUse};
 use cuzk_synth::HintStore;
 
 pub use job::{Blinding, Canceller, JobHandle, JobOptions, PartReport, ProofReply};
@@ -188,6 +188,11 @@ impl Engine {
     /// Where columns come from.
     pub fn memory(&self) -> &ColumnMemory {
         &self.shared.memory
+    }
+
+    /// The device that proofs are made on, if it is one.
+    pub fn device(&self) -> Option<DeviceUse> {
+        self.shared.backend.device()
     }
 
     /// What was counted since the start.

@@ -25,8 +25,8 @@ use std::path::{Path, PathBuf};
 
 use bellperson::groth16::VerifyingKey;
 use blstrs::{Bls12, G1Affine, G2Affine, Scalar};
-use cuzk_gpu::fixed_base::{FixedBase, FixedBaseG1, FixedBaseG2, window_bits_for};
-use cuzk_gpu::{KeyError, KeyWriter, Section};
+use cuzk_gpu::fixed_base::{Multiples, Multiplier, OnCpu};
+use cuzk_gpu::{BackendError, KeyError, KeyWriter, Section};
 use cuzk_synth::{QapAtTau, QapColumns, Sizes, SynthError, count, qap};
 use ff::Field;
 use group::Curve;
@@ -39,9 +39,6 @@ pub use sidecar::{Sidecar, sidecar_path};
 
 use crate::CircuitSpec;
 use publish::KeyFiles;
-
-/// Scalars that are multiplied at a time: 6 MiB of G1 points.
-const BLOCK: usize = 1 << 16;
 
 /// The secrets of a key. Whoever knows them can prove anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +115,9 @@ pub enum KeygenError {
     /// The key file could not be written.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// A device that was to multiply failed.
+    #[error(transparent)]
+    Multiplier(#[from] BackendError),
     /// A private variable appears in no constraint, so no proof would depend on it.
     #[error("private variable {index} of {circuit} appears in no constraint")]
     Unconstrained {
@@ -151,14 +151,28 @@ pub struct GeneratedKey {
     pub sizes: Sizes,
 }
 
-/// Generates the key of a circuit.
+/// Generates the key of a circuit on the CPU, as [`generate_with`] does.
+///
+/// # Errors
+/// As [`generate_with`].
+pub fn generate(
+    circuit: &dyn CircuitSpec,
+    waste: &ToxicWaste,
+    output: &KeyOutput<'_>,
+    progress: Progress<'_>,
+) -> Result<GeneratedKey, KeygenError> {
+    generate_with(&OnCpu, circuit, waste, output, progress)
+}
+
+/// Generates the key of a circuit; `multiplier` makes its points, the same on all.
 ///
 /// # Errors
 /// [`KeygenError::RealKeys`], [`KeyError::Exists`] and [`KeygenError::ZeroSecret`]
 /// before any work is done; then what the circuit or the file system says. A key
 /// that fails to be written leaves no file under its final name. One that fails to
 /// be named may leave its sidecar and verifying key, which the next run replaces.
-pub fn generate(
+pub fn generate_with(
+    multiplier: &dyn Multiplier,
     circuit: &dyn CircuitSpec,
     waste: &ToxicWaste,
     output: &KeyOutput<'_>,
@@ -197,7 +211,7 @@ pub fn generate(
     key.check_density(&key.qap.inputs.b, densities.b_inputs.ones())?;
     key.check_density(&key.qap.aux.b, densities.b_aux.ones())?;
 
-    let (writer, vk) = key.write(&params)?;
+    let (writer, vk) = key.write(&params, multiplier)?;
     files.publish(&Sidecar::new(&name, output.seed), &vk, writer)?;
     Ok(GeneratedKey {
         params,
@@ -268,7 +282,11 @@ impl Generator<'_> {
     }
 
     /// Writes all of the key, which has no name yet.
-    fn write(&self, path: &Path) -> Result<(KeyWriter, VerifyingKey<Bls12>), KeygenError> {
+    fn write(
+        &self,
+        path: &Path,
+        multiplier: &dyn Multiplier,
+    ) -> Result<(KeyWriter, VerifyingKey<Bls12>), KeygenError> {
         let QapAtTau { inputs, aux } = &self.qap;
         let a = nonzero(&inputs.a, &aux.a);
         let b = nonzero(&inputs.b, &aux.b);
@@ -281,32 +299,33 @@ impl Generator<'_> {
 
         (self.progress)("tables", 0, 1);
         let g1_count = h_count + input_count + aux_count + a.len() + b.len();
-        let g1 = FixedBaseG1::new(self.waste.g1, window_bits_for(g1_count));
-        let g2 = FixedBaseG2::new(self.waste.g2, window_bits_for(b.len()));
+        let tables = multiplier.tables((self.waste.g1, g1_count), (self.waste.g2, b.len()))?;
+        let tables = &*tables;
 
-        let vk = self.verifying_key(&g1);
+        let vk = self.verifying_key(tables)?;
         let mut writer = KeyWriter::create(path, &vk)?;
-        self.section_g1(&mut writer, Section::H, h_count, &g1, |range| {
+        self.section_g1(&mut writer, Section::H, h_count, tables, |range| {
             Ok(self.h_scalars(h_count + 1, range))
         })?;
-        self.section_g1(&mut writer, Section::L, aux_count, &g1, |range| {
+        self.section_g1(&mut writer, Section::L, aux_count, tables, |range| {
             self.l_scalars(range)
         })?;
-        self.section_g1(&mut writer, Section::A, a.len(), &g1, |range| {
+        self.section_g1(&mut writer, Section::A, a.len(), tables, |range| {
             Ok(a[range].to_vec())
         })?;
-        self.section_g1(&mut writer, Section::BG1, b.len(), &g1, |range| {
+        self.section_g1(&mut writer, Section::BG1, b.len(), tables, |range| {
             Ok(b[range].to_vec())
         })?;
         writer.begin(Section::BG2, b.len())?;
-        for (block, scalars) in b.chunks(BLOCK).enumerate() {
-            (self.progress)("points", (block * BLOCK) as u64, b.len() as u64);
-            writer.write_g2(&products(&g2, scalars, G2Affine::identity()))?;
+        let block_len = tables.block_len();
+        for (block, scalars) in b.chunks(block_len).enumerate() {
+            (self.progress)("points", (block * block_len) as u64, b.len() as u64);
+            writer.write_g2(&tables.g2(scalars)?)?;
         }
         Ok((writer, vk))
     }
 
-    fn verifying_key(&self, g1_table: &FixedBaseG1) -> VerifyingKey<Bls12> {
+    fn verifying_key(&self, tables: &dyn Multiples) -> Result<VerifyingKey<Bls12>, KeygenError> {
         let ToxicWaste {
             g1,
             g2,
@@ -317,15 +336,15 @@ impl Generator<'_> {
             ..
         } = *self.waste;
         let ic = self.combined(&self.qap.inputs, 0..self.sizes.inputs, self.gamma_inverse);
-        VerifyingKey {
+        Ok(VerifyingKey {
             alpha_g1: (g1 * alpha).to_affine(),
             beta_g1: (g1 * beta).to_affine(),
             beta_g2: (g2 * beta).to_affine(),
             gamma_g2: (g2 * gamma).to_affine(),
             delta_g1: (g1 * delta).to_affine(),
             delta_g2: (g2 * delta).to_affine(),
-            ic: products(g1_table, &ic, G1Affine::identity()),
-        }
+            ic: tables.g1(&ic)?,
+        })
     }
 
     /// `tau^i * z(tau) / delta`, where z vanishes on the domain.
@@ -361,14 +380,15 @@ impl Generator<'_> {
         writer: &mut KeyWriter,
         section: Section,
         len: usize,
-        table: &FixedBaseG1,
+        tables: &dyn Multiples,
         scalars: impl Fn(Range<usize>) -> Result<Vec<Scalar>, KeygenError>,
     ) -> Result<(), KeygenError> {
         writer.begin(section, len)?;
-        for start in (0..len).step_by(BLOCK) {
+        let block_len = tables.block_len();
+        for start in (0..len).step_by(block_len) {
             (self.progress)("points", start as u64, len as u64);
-            let scalars = scalars(start..len.min(start + BLOCK))?;
-            writer.write_g1(&products(table, &scalars, G1Affine::identity()))?;
+            let scalars = scalars(start..len.min(start + block_len))?;
+            writer.write_g1(&tables.g1(&scalars)?)?;
         }
         Ok(())
     }
@@ -387,15 +407,6 @@ fn nonzero(inputs: &[Scalar], aux: &[Scalar]) -> Vec<Scalar> {
         .filter(|value| **value != Scalar::ZERO)
         .copied()
         .collect()
-}
-
-fn products<P>(table: &FixedBase<P>, scalars: &[Scalar], identity: P) -> Vec<P>
-where
-    P: cuzk_gpu::fixed_base::AffinePoint + Clone + Send + Sync,
-{
-    let mut points = vec![identity; scalars.len()];
-    table.mul_many(scalars, &mut points);
-    points
 }
 
 /// `factor * tau^i` for the range of i.

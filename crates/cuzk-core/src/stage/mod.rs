@@ -18,7 +18,7 @@ use cuzk_gpu::{Backend, CircuitShape, Columns};
 pub(crate) use complete::complete;
 pub(crate) use explain::explain;
 pub(crate) use prove::prove;
-pub(crate) use reserve::{check_fits, need, reserve};
+pub(crate) use reserve::{check_fits, need, reserve, sizes_from_key};
 pub(crate) use synthesise::{Filled, synthesise};
 pub(crate) use verify::verify;
 

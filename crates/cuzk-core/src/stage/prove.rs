@@ -7,6 +7,7 @@ use cuzk_gpu::{Key, KeyTier, ProveRequest};
 
 use super::{Job, Made, Proved, Shared, Synthesised};
 use crate::error::{Failure, ProveError};
+use crate::log;
 
 /// Proves a part. Its columns are released as soon as the backend has read them.
 pub(crate) fn prove(
@@ -25,6 +26,7 @@ pub(crate) fn prove(
         placed,
     } = synthesised;
     let (r, s) = job.blinding.scalars(part);
+    let abc_bytes_each = size_of_val(columns.a.scalars());
     let request = ProveRequest {
         columns,
         inputs: inputs.clone(),
@@ -38,15 +40,16 @@ pub(crate) fn prove(
     let proved = pending
         .done()
         .map_err(|source| Failure::ours(ProveError::Backend { part, source }))?;
-    let tier = if lease.is_some() {
-        KeyTier::Resident
-    } else {
-        KeyTier::File
+    let in_host_memory = match lease {
+        Some(_) => KeyTier::Resident,
+        None => KeyTier::File,
     };
+    let tier = proved.tier.unwrap_or(in_host_memory);
     drop((work, lease));
     shared.metrics.placements.add(placed);
-    job.timeline
-        .add_phases(part, &proved.phases.0, Instant::now());
+    let phases = &proved.phases.0;
+    job.timeline.add_phases(part, phases, Instant::now());
+    log::proved(&job.label, part, placed.is_pinned, abc_bytes_each, phases);
     Ok(Proved {
         proof: proved.proof,
         inputs,

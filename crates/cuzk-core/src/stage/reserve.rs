@@ -10,6 +10,7 @@ use crate::CircuitSpec;
 use crate::config::KeyTier;
 use crate::error::{Failure, ProveError};
 use crate::keystore::KeyLease;
+use crate::memory::PartMemory;
 use crate::placement::{Granted, PlacementError, Waits};
 use crate::schedule::Priority;
 use crate::shapes::to_circuit_sizes;
@@ -218,19 +219,9 @@ pub(crate) fn check_fits(
     key: &Key,
 ) -> Result<u64, ProveError> {
     let sizes = foreseen(shared, circuit, key);
-    let (tier, to_load) = match shared.tuning.key_tier {
-        KeyTier::Resident => (cuzk_gpu::KeyTier::Resident, key.resident_bytes()),
-        KeyTier::File | KeyTier::Auto => (cuzk_gpu::KeyTier::File, 0),
-    };
-    let lens = shared.backend.layout(&sizes).lens();
-    // What overflows is more than any budget has, and refused as such.
-    let column_bytes = lens
-        .into_iter()
-        .map(|len| Column::bytes(len).and_then(|bytes| u64::try_from(bytes).ok()))
-        .try_fold(0_u64, |sum, bytes| sum.checked_add(bytes?))
-        .unwrap_or(u64::MAX);
-    let work_bytes = shared.backend.work_bytes(&sizes, key, tier);
-    let bytes = work_bytes.saturating_add(to_load);
+    let memory = PartMemory::of(shared.backend.as_ref(), &sizes, key, shared.tuning.key_tier);
+    let column_bytes = memory.column_bytes();
+    let bytes = memory.work_bytes.saturating_add(memory.key_bytes);
     shared
         .placing
         .check(&shared.memory, PARTS, column_bytes, bytes)
@@ -274,7 +265,7 @@ fn recount(job: &Job, key: &Key, part: usize) -> Result<Sizes, Failure> {
 
 /// Before a shape is known its key bounds it: inputs and auxiliary variables are
 /// exact, the constraints are at most the domain.
-fn sizes_from_key(key: &Key) -> Sizes {
+pub(crate) fn sizes_from_key(key: &Key) -> Sizes {
     Sizes {
         inputs: key.count(Section::Ic),
         aux: key.count(Section::L),

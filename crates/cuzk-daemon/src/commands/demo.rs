@@ -1,6 +1,7 @@
 //! `cuzk demo`: the whole way once, with a synthetic request and a test key.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use cuzk_core::CircuitSpec;
 use cuzk_filecoin::fixture::{FixtureOptions, generate};
@@ -30,14 +31,18 @@ pub(super) fn run(args: &Args, demo: &DemoArgs) -> Result<(), Failure> {
 
     let directory = directory(demo)?;
     let circuit = FilecoinCircuit::new(demo.kind, demo.sector_size);
+    let mut keygen_seconds = None;
     if !directory.join(circuit.params_file()).exists() {
+        let begun = Instant::now();
         let refused = configuration::real_key_directories();
         params::generate_key(&circuit, &directory, SEED, &refused)?;
+        keygen_seconds = Some(begun.elapsed().as_secs_f64());
     }
     config.params_directory = directory;
     config.allow_test_params = true;
     // The engine verifies before it answers; what comes here is a valid proof.
-    let report = prove::prove_request(&config, &request, |_| Ok(()))?;
+    let mut report = prove::prove_request(&config, &request, |_| Ok(()))?;
+    report.keygen_seconds = keygen_seconds;
     output::result(args.json, &report)
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Command::Fixture(fixture) => fixture::run(fixture),
         Command::Params(params) => params::run(args, params),
         Command::Config => config::run(args),
-        Command::Doctor => doctor::run(args),
+        Command::Doctor(doctor) => doctor::run(args, doctor),
         Command::Serve(serve) => serve::run(args, serve),
         Command::Submit(submit) => remote::submit(args, submit),
         Command::Await(wait) => remote::wait(args, wait),

@@ -129,6 +129,8 @@ struct SectionReport {
 #[derive(Serialize)]
 struct KeyReport {
     path: String,
+    /// `proving key` or `verifying key`.
+    kind: &'static str,
     bytes: u64,
     is_test_key: bool,
     checked: &'static str,
@@ -142,7 +144,8 @@ impl fmt::Display for KeyReport {
         } else {
             ""
         };
-        writeln!(f, "{}: {}{test}", self.path, output::bytes(self.bytes))?;
+        let (path, kind, bytes) = (&self.path, self.kind, output::bytes(self.bytes));
+        writeln!(f, "{path}: a {kind}, {bytes}{test}")?;
         writeln!(f, "{:<8} {:>12} {:>16}", "section", "points", "offset")?;
         for SectionReport {
             section,
@@ -167,11 +170,19 @@ fn inspect(path: &Path, check: PointCheck) -> Result<KeyReport, Failure> {
             offset: section.offset,
         })
         .collect();
+    // The sidecar has the proving key's name.
+    let (kind, params) = if report.is_verifying_key {
+        ("verifying key", path.with_extension("params"))
+    } else {
+        ("proving key", path.to_owned())
+    };
     Ok(KeyReport {
         path: path.display().to_string(),
+        kind,
         bytes: report.bytes,
-        is_test_key: sidecar_path(path).exists(),
+        is_test_key: sidecar_path(&params).exists(),
         checked: match check {
+            _ if report.is_verifying_key => "every point is in the prime-order subgroup",
             PointCheck::Counts => "section counts against the file's size, the verifying key",
             PointCheck::Curve => "every point is well encoded and on the curve",
             PointCheck::Subgroup => "every point is in the prime-order subgroup",

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use cuzk_core::keygen::sidecar_path;
 use cuzk_core::{Blinding, Config, Engine, JobOptions, ProofReply, Span, Workload};
 use cuzk_filecoin::{FilecoinWorkload, Request};
 use serde::Serialize;
@@ -30,6 +31,11 @@ pub(super) fn run(args: &Args, prove: &ProveArgs) -> Result<(), Failure> {
 pub(super) struct Report {
     job: String,
     circuit: String,
+    /// The key file.
+    key: String,
+    is_test_key: bool,
+    /// Seconds that the test key took which was made for this proof.
+    pub(super) keygen_seconds: Option<f64>,
     parts: usize,
     proof_bytes: usize,
     seconds: f64,
@@ -75,12 +81,29 @@ fn report(
     reply: &ProofReply,
     begun: Instant,
 ) -> Report {
+    let circuit = workload.circuit();
+    let key = engine.keys().path(circuit.as_ref());
+    let seconds = begun.elapsed().as_secs_f64();
+    tracing::info!(
+        job = workload.label(),
+        parts = reply.parts.len(),
+        backend = reply.backend,
+        tier = reply.tier,
+        placement = reply.placement(),
+        is_pinned = reply.is_pinned(),
+        retries = reply.retries(),
+        seconds,
+        "proof made"
+    );
     Report {
         job: workload.label(),
-        circuit: workload.circuit().id().to_string(),
+        circuit: circuit.id().to_string(),
+        key: key.display().to_string(),
+        is_test_key: sidecar_path(&key).exists(),
+        keygen_seconds: None,
         parts: reply.parts.len(),
         proof_bytes: reply.proof.len(),
-        seconds: begun.elapsed().as_secs_f64(),
+        seconds,
         backend: reply.backend,
         tier: reply.tier.clone(),
         placement: reply.placement(),
@@ -105,6 +128,15 @@ impl fmt::Display for Report {
             "backend {}, key tier {}, placement {}, is_pinned={}, retries {}",
             self.backend, self.tier, self.placement, self.is_pinned, self.retries
         )?;
+        let test = if self.is_test_key {
+            "insecure test key"
+        } else {
+            "key"
+        };
+        writeln!(f, "{test}: {}", self.key)?;
+        if let Some(seconds) = self.keygen_seconds {
+            writeln!(f, "{seconds:.2} s to make that key")?;
+        }
         writeln!(f, "{:.2} s from request to proof", self.seconds)?;
         write!(
             f,

@@ -38,7 +38,7 @@ pub(super) fn submit(args: &Args, submit: &SubmitArgs) -> Result<(), Failure> {
     let request = super::request(&submit.request)?;
     let job = ask(&submit.server, async |client| client.submit(request).await)?;
     let submitted = Submitted {
-        job_id: job.job_id,
+        job_id: output::escaped(&job.job_id),
         queue_position: job.queue_position,
     };
     output::result(args.json, &submitted)
@@ -127,16 +127,16 @@ struct Finished {
 impl From<AwaitProofResponse> for Finished {
     fn from(answer: AwaitProofResponse) -> Self {
         Self {
-            job_id: answer.job_id,
+            job_id: output::escaped(&answer.job_id),
             proof_bytes: answer.proof.len(),
             queue_wait_ms: answer.queue_wait_ms,
             srs_load_ms: answer.srs_load_ms,
             synthesis_ms: answer.synthesis_ms,
             gpu_compute_ms: answer.gpu_compute_ms,
             total_ms: answer.total_ms,
-            backend: answer.backend,
-            tier: answer.tier,
-            placement: answer.placement,
+            backend: output::escaped(&answer.backend),
+            tier: output::escaped(&answer.tier),
+            placement: output::escaped(&answer.placement),
             is_pinned: answer.is_pinned,
             retries: answer.retries,
         }
@@ -233,7 +233,7 @@ struct ServerStatus {
 impl From<GetStatusResponse> for ServerStatus {
     fn from(status: GetStatusResponse) -> Self {
         let queues = status.queues.into_iter().map(|queue| QueueLine {
-            proof_kind: queue.proof_kind,
+            proof_kind: output::escaped(&queue.proof_kind),
             pending: queue.pending,
             in_progress: queue.in_progress,
         });
@@ -243,7 +243,7 @@ impl From<GetStatusResponse> for ServerStatus {
                 Tier::Warm => "warm",
                 Tier::Cold => "cold",
             },
-            circuit_id: key.circuit_id,
+            circuit_id: output::escaped(&key.circuit_id),
             size_bytes: key.size_bytes,
             ref_count: key.ref_count,
         });

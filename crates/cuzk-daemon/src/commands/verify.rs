@@ -36,7 +36,8 @@ impl fmt::Display for Verdict {
 pub(super) fn run(args: &Args, verify: &VerifyArgs) -> Result<(), Failure> {
     let config = configuration::load(args, Some(&verify.keys))?.config;
     let workload = super::request(&verify.request)?.workload()?;
-    let proof = files::read(&verify.proof)?;
+    // What is no proof is told before keys are looked for.
+    let proofs = workload.decode(&files::read(&verify.proof)?)?;
     let circuit = workload.circuit();
     let path = config.params_directory.join(circuit.vk_file());
     if !path.exists() {
@@ -63,7 +64,7 @@ pub(super) fn run(args: &Args, verify: &VerifyArgs) -> Result<(), Failure> {
     let wants_published = config.params_digest && !config.allow_test_params;
     let digest = circuit.vk_digest().filter(|_| wants_published);
     let vk = verifying_key(&path, digest)?;
-    let valid = workload.verify_bytes(&vk, &proof)?;
+    let valid = workload.verify(&vk, &proofs)?;
     let verdict = Verdict {
         job: workload.label(),
         valid,

@@ -11,6 +11,7 @@ use tonic::Status;
 use super::answer::whole;
 use super::status;
 use crate::error::ServeError;
+use crate::output::escaped;
 use crate::wire::srs_status::Tier;
 use crate::wire::{EvictSrsResponse, PreloadSrsResponse, SrsStatus};
 
@@ -44,7 +45,10 @@ impl Keys {
                     let seconds = begun.elapsed().as_secs_f64();
                     tracing::info!(circuit = %id, %path, seconds, "key loaded");
                 }
-                Err(error) => tracing::error!(circuit = %id, %path, %error, "key not usable"),
+                Err(error) => {
+                    let error = escaped(&error.to_string());
+                    tracing::error!(circuit = %id, error, "key not usable");
+                }
             }
         }
     }

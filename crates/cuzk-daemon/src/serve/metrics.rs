@@ -6,10 +6,11 @@ use std::time::Duration;
 use cuzk_core::Engine;
 
 use super::durations::BUCKET_SECONDS;
+use super::intake::Intake;
 use super::jobs::Jobs;
 
 /// The metrics page.
-pub(super) fn text(engine: &Engine, jobs: &Jobs, uptime: Duration) -> String {
+pub(super) fn text(engine: &Engine, jobs: &Jobs, intake: &Intake, uptime: Duration) -> String {
     let mut page = Page(String::new());
     let counted = engine.metrics();
     for (name, what, counter) in [
@@ -129,6 +130,18 @@ pub(super) fn text(engine: &Engine, jobs: &Jobs, uptime: Duration) -> String {
         "pinned_allocations_total",
         "Page-locked buffers allocated.",
         pinned_allocations.unwrap_or(0),
+    );
+    page.one(
+        "gauge",
+        "requests_bytes",
+        "Requests that are read, wait or run.",
+        intake.held_bytes(),
+    );
+    page.one(
+        "gauge",
+        "requests_limit_bytes",
+        "What requests may hold together.",
+        intake.limit_bytes(),
     );
     page.durations(jobs);
     page.0

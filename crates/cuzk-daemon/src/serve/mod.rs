@@ -12,6 +12,8 @@
 mod answer;
 mod content;
 mod durations;
+mod gate;
+mod intake;
 mod jobs;
 mod keys;
 mod listen;
@@ -41,6 +43,8 @@ pub use shutdown::{Shutdown, ShutdownHandle, shutdown};
 use crate::error::ServeError;
 use crate::wire::DESCRIPTORS;
 use crate::wire::proving_engine_server::{ProvingEngineServer, SERVICE_NAME};
+use gate::Gate;
+use intake::Intake;
 use jobs::{Jobs, Kept};
 use service::{Service, State};
 
@@ -81,7 +85,8 @@ pub async fn run(
             age_max: config.serve.results_kept,
         },
     );
-    let state = Arc::new(State::new(engine, jobs));
+    let intake = Intake::new(config.serve.requests_bytes_max);
+    let state = Arc::new(State::new(engine, jobs, intake));
     let (health, router) = router(&config.serve, &state).await?;
     let (goodbye, leave) = watch::channel(false);
     let mut transports = transports(listeners, router, &state, &leave);
@@ -174,6 +179,7 @@ async fn router(
     let wrong = |error: tonic_reflection::server::Error| ServeError::Reflection(error.to_string());
     let proving = ProvingEngineServer::new(Service(Arc::clone(state)))
         .max_decoding_message_size(config.message_bytes_max);
+    let proving = Gate::new(proving, state.intake.clone(), config.message_bytes_max);
     let router = Server::builder()
         .max_concurrent_streams(CALLS_PER_CONNECTION_MAX)
         .http2_keepalive_interval(Some(KEEPALIVE))

@@ -4,22 +4,25 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cuzk_core::{Blinding, Engine, JobOptions, ProveError, Workload};
+use cuzk_core::{Blinding, DeviceUse, Engine, JobOptions, ProveError, Workload};
 use cuzk_filecoin::{FilecoinWorkload, Priority, Request as ProofRequest};
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
 
 use super::answer::{self, whole};
 use super::content::Content;
+use super::intake::{Held, HeldByCall, Intake};
 use super::jobs::{Claim, Job, Jobs};
 use super::keys::Keys;
 use super::{metrics, status};
+use crate::output::escaped;
+use crate::wire::await_proof_response::Status as End;
 use crate::wire::proving_engine_server::ProvingEngine;
 use crate::wire::{
     AwaitProofRequest, AwaitProofResponse, CancelProofRequest, CancelProofResponse,
     EvictSrsRequest, EvictSrsResponse, GetMetricsRequest, GetMetricsResponse, GetStatusRequest,
-    GetStatusResponse, PreloadSrsRequest, PreloadSrsResponse, ProveRequest, ProveResponse,
-    QueueStatus, SubmitProofRequest, SubmitProofResponse, request_of,
+    GetStatusResponse, GpuStatus, PreloadSrsRequest, PreloadSrsResponse, ProveRequest,
+    ProveResponse, QueueStatus, SubmitProofRequest, SubmitProofResponse, request_of,
 };
 
 /// Requests that are parsed and checked at the same time, urgent ones aside: a check
@@ -31,16 +34,18 @@ pub(super) struct State {
     pub(super) engine: Arc<Engine>,
     pub(super) jobs: Jobs,
     pub(super) keys: Keys,
+    pub(super) intake: Intake,
     checks: Semaphore,
     started: Instant,
 }
 
 impl State {
-    pub(super) fn new(engine: Arc<Engine>, jobs: Jobs) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, jobs: Jobs, intake: Intake) -> Self {
         Self {
             keys: Keys::new(Arc::clone(&engine)),
             engine,
             jobs,
+            intake,
             checks: Semaphore::new(CHECKS_MAX),
             started: Instant::now(),
         }
@@ -48,7 +53,12 @@ impl State {
 
     /// The metrics page.
     pub(super) fn metrics(&self) -> String {
-        metrics::text(&self.engine, &self.jobs, self.started.elapsed())
+        metrics::text(
+            &self.engine,
+            &self.jobs,
+            &self.intake,
+            self.started.elapsed(),
+        )
     }
 
     fn status(&self) -> GetStatusResponse {
@@ -62,7 +72,7 @@ impl State {
                 in_progress: whole(load.running),
             });
         GetStatusResponse {
-            gpus: Vec::new(),
+            gpus: self.engine.device().map(gpu_status).into_iter().collect(),
             loaded_srs: self.keys.list(),
             queues: queues.collect(),
             total_proofs_completed: self.engine.metrics().jobs_completed.count(),
@@ -73,8 +83,13 @@ impl State {
         }
     }
 
-    /// Takes a request; the job it is.
-    async fn submit(self: &Arc<Self>, message: SubmitProofRequest) -> Result<Arc<Job>, Status> {
+    /// Takes a request; the job it is. What the request holds is held until a new job
+    /// has ended, and given back at once where the job is known already.
+    async fn submit(
+        self: &Arc<Self>,
+        message: SubmitProofRequest,
+        held: Option<Held>,
+    ) -> Result<Arc<Job>, Status> {
         let request = request_of(message).map_err(|error| status::invalid(&error))?;
         let (request, content) = off_loop(move || {
             let content = Content::of(&request);
@@ -86,11 +101,14 @@ impl State {
             .jobs
             .claim(name, content, request.proof_kind, Instant::now())?;
         let job = match claimed {
-            Claim::Same(job) => job,
+            Claim::Same(job) => {
+                drop((request, held));
+                job
+            }
             Claim::New(job) => {
                 // On its own, so that it ends well if this client goes away.
                 let (state, mine) = (Arc::clone(self), Arc::clone(&job));
-                tokio::spawn(async move { state.admit(mine, request).await });
+                tokio::spawn(async move { state.admit(mine, request, held).await });
                 job
             }
         };
@@ -99,7 +117,7 @@ impl State {
     }
 
     /// Checks a request and hands it to the engine.
-    async fn admit(self: Arc<Self>, job: Arc<Job>, request: ProofRequest) {
+    async fn admit(self: Arc<Self>, job: Arc<Job>, request: ProofRequest, held: Option<Held>) {
         let urgent = request.priority >= Priority::High;
         let permit = if urgent {
             None
@@ -113,7 +131,7 @@ impl State {
         drop(permit);
         let started = checked
             .and_then(|checked| checked)
-            .and_then(|workload| self.start(&job, workload, priority));
+            .and_then(|workload| self.start(&job, workload, priority, held));
         if let Err(why) = started {
             self.jobs.refuse(&job, why);
         }
@@ -125,6 +143,7 @@ impl State {
         job: &Arc<Job>,
         workload: FilecoinWorkload,
         priority: Priority,
+        held: Option<Held>,
     ) -> Result<(), Status> {
         if job.is_cancelled() {
             return Err(status::draining());
@@ -149,14 +168,17 @@ impl State {
                     return;
                 }
                 let result = handle.wait();
+                // Whoever hears of the end finds room for the next request.
+                drop(held);
                 let ended = Instant::now();
                 let total = ended.saturating_duration_since(mine.accepted);
-                match &result {
-                    Ok(_) => tracing::info!(job = mine.id, label, ?total, "proof made"),
-                    Err(ProveError::Cancelled) => tracing::info!(job = mine.id, label, "given up"),
-                    Err(error) => tracing::warn!(job = mine.id, label, %error, "no proof"),
-                }
+                let error = result
+                    .as_ref()
+                    .err()
+                    .map(|error| escaped(&error.to_string()));
+                let was_cancelled = matches!(result, Err(ProveError::Cancelled));
                 let answer = answer::answer(&mine, handle.timeline(), result, total);
+                tell(&label, &answer, error.filter(|_| !was_cancelled));
                 state.jobs.finish(&mine, answer, ended);
             });
         if waits.is_err() {
@@ -182,6 +204,19 @@ impl State {
     }
 }
 
+/// A device as the wire has it. What runs on it at this moment is not told: parts of
+/// several jobs may be on their way.
+fn gpu_status(device: DeviceUse) -> GpuStatus {
+    GpuStatus {
+        ordinal: u32::try_from(device.ordinal).unwrap_or(u32::MAX),
+        name: device.name,
+        vram_total_bytes: device.limit_bytes,
+        vram_free_bytes: device.limit_bytes.saturating_sub(device.held_bytes),
+        current_job_id: String::new(),
+        current_proof_kind: String::new(),
+    }
+}
+
 /// Everything that can be told before a proof is begun.
 fn check(engine: &Engine, request: &ProofRequest) -> Result<FilecoinWorkload, Status> {
     let workload = request
@@ -194,6 +229,48 @@ fn check(engine: &Engine, request: &ProofRequest) -> Result<FilecoinWorkload, St
         .check_vanilla()
         .map_err(|error| status::invalid(&error))?;
     Ok(workload)
+}
+
+/// One line of the log a job, with the names that answers have.
+fn tell(label: &str, answer: &AwaitProofResponse, error: Option<String>) {
+    let AwaitProofResponse {
+        job_id: job,
+        backend,
+        tier,
+        placement,
+        is_pinned,
+        retries,
+        queue_wait_ms,
+        srs_load_ms,
+        synthesis_ms,
+        gpu_compute_ms,
+        total_ms,
+        ..
+    } = answer;
+    match (error, answer.status()) {
+        (Some(error), _) => tracing::warn!(job, label, error, total_ms, "no proof"),
+        (None, End::Cancelled) => tracing::info!(job, label, total_ms, "given up"),
+        (None, _) => tracing::info!(
+            job,
+            label,
+            backend,
+            tier,
+            placement,
+            is_pinned,
+            retries,
+            queue_wait_ms,
+            srs_load_ms,
+            synthesis_ms,
+            gpu_compute_ms,
+            total_ms,
+            "proof made"
+        ),
+    }
+}
+
+/// What the gate counted for a call.
+fn held_by<T>(request: &Request<T>) -> Option<Held> {
+    request.extensions().get::<HeldByCall>()?.take()
 }
 
 /// Runs work that blocks or takes long on a thread for such work.
@@ -216,7 +293,8 @@ impl ProvingEngine for Service {
         &self,
         request: Request<SubmitProofRequest>,
     ) -> Result<Response<SubmitProofResponse>, Status> {
-        let job = self.0.submit(request.into_inner()).await?;
+        let held = held_by(&request);
+        let job = self.0.submit(request.into_inner(), held).await?;
         Ok(Response::new(SubmitProofResponse {
             job_id: job.id.clone(),
             queue_position: whole(job.position),
@@ -237,9 +315,10 @@ impl ProvingEngine for Service {
         &self,
         request: Request<ProveRequest>,
     ) -> Result<Response<ProveResponse>, Status> {
+        let held = held_by(&request);
         let submit = request.into_inner().submit;
         let submit = submit.ok_or_else(|| Status::invalid_argument("submit: missing"))?;
-        let job = self.0.submit(submit).await?;
+        let job = self.0.submit(submit, held).await?;
         let result = self.0.await_job(&job, 0).await?;
         Ok(Response::new(ProveResponse {
             result: Some(result),

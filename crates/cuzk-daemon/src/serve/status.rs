@@ -1,6 +1,6 @@
 //! Errors as the codes of gRPC, all in one place.
 
-use cuzk_core::{ProveError, WorkloadError};
+use cuzk_core::{ByteCount, ProveError, WorkloadError};
 use tonic::{Code, Status};
 
 /// Characters of a message at most: it travels in a header.
@@ -45,6 +45,15 @@ fn status(code: Code, error: impl std::fmt::Display) -> Status {
 /// As many jobs wait or run as may.
 pub(super) fn full(limit: usize) -> Status {
     refused(&ProveError::QueueFull { limit })
+}
+
+/// Requests hold so much already that this one has no room, now or ever.
+pub(super) fn too_many_bytes(asked: u64, held: u64, limit: u64) -> Status {
+    let [asked, held, limit] = [asked, held, limit].map(ByteCount);
+    Status::resource_exhausted(format!(
+        "a request of {asked}: others hold {held} of the {limit} that requests may hold \
+         (serve.requests_bytes_max)"
+    ))
 }
 
 /// The server is about to end.

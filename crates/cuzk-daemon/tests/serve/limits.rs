@@ -36,7 +36,7 @@ async fn memory_that_can_never_suffice_is_told_at_once() {
     let (code, message) = refusal(server.client().await.submit(window(1)).await);
     assert_eq!(code, Code::ResourceExhausted);
     assert!(
-        message.contains("whose limit is 1048576 bytes"),
+        message.contains("whose limit is 1.00 MiB (1048576 bytes)"),
         "{message}"
     );
     assert_eq!(server.engine.jobs(), 0);

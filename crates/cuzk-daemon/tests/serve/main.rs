@@ -1,7 +1,9 @@
 //! The server as its clients meet it: on real transports, with real proofs of 2 KiB
 //! sectors.
 
+mod commands;
 mod ends;
+mod held;
 mod hostile;
 mod keys;
 mod limits;

@@ -15,7 +15,7 @@ mod wiring;
 mod worker;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::mem::size_of;
 use std::num::NonZeroUsize;

@@ -146,12 +146,9 @@ impl Domain {
             .expect("a power of two is not a multiple of the modulus")
     }
 
-    /// `1 / Z` on the coset, where the vanishing polynomial `Z = x^n - 1` is the
-    /// same everywhere.
+    /// `1 / Z` on the coset of this domain.
     pub fn vanishing_inverse(&self) -> Scalar {
-        (Scalar::MULTIPLICATIVE_GENERATOR.pow_vartime([self.len as u64]) - Scalar::ONE)
-            .invert()
-            .expect("the generator is outside every subgroup of the domain's order")
+        vanishing_inverse(self.len)
     }
 
     /// Decimation in frequency: natural order in, bit-reversed order out.
@@ -250,6 +247,14 @@ fn butterfly(u: &mut Scalar, v: &mut Scalar, twiddle: &Scalar) {
 /// The root of unity of order `2^log_len` that bellperson uses.
 fn root_of_unity(log_len: u32) -> Scalar {
     (log_len..Scalar::S).fold(Scalar::ROOT_OF_UNITY, |root, _| root.square())
+}
+
+/// `1 / Z` on the coset, where the vanishing polynomial `Z = x^len - 1` of a domain is
+/// the same everywhere.
+pub(crate) fn vanishing_inverse(len: usize) -> Scalar {
+    (Scalar::MULTIPLICATIVE_GENERATOR.pow_vartime([len as u64]) - Scalar::ONE)
+        .invert()
+        .expect("the generator is outside every subgroup of a domain's order")
 }
 
 /// The inverse of the coset's shift.

@@ -12,9 +12,10 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::backend::{Completion, Pending, pending};
 use crate::column::Columns;
 use crate::cpu::CpuOptions;
-use crate::cpu::prove::{Statement, prove};
+use crate::cpu::prove::prove;
 use crate::cpu::source::PointSource;
 use crate::error::BackendError;
+use crate::groth16::Statement;
 use crate::shape::CircuitShape;
 
 /// A proof to be made with points from `S`.

@@ -12,6 +12,7 @@
 //! Nothing here runs in constant time: the scalars of test keys are no secret.
 
 mod affine;
+mod tables;
 
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use rayon::prelude::*;
 
 pub use affine::{AffinePoint, Coordinate};
 use affine::{BatchAdder, shifted_bases};
+pub use tables::{Multiples, Multiplier, OnCpu};
 
 /// The table of a G1 base.
 pub type FixedBaseG1 = FixedBase<G1Affine>;
@@ -186,6 +188,21 @@ fn absolute_multiple<P: AffinePoint>(row: &[P], digit: i32) -> P {
         0 => P::identity(),
         magnitude => row[magnitude - 1],
     }
+}
+
+/// For each window of unsigned digits the multiples 0, 1, 2, … of the shifted base:
+/// `2^window_bits` points a window, for devices, which gain nothing by a sign.
+#[cfg(feature = "cuda")]
+pub(crate) fn unsigned_table<P: AffinePoint + Send + Sync>(base: P, window_bits: u32) -> Vec<P> {
+    let windows = windows(window_bits);
+    let multiples = 1 << window_bits;
+    let bases = shifted_bases(base, window_bits, windows);
+    let mut table = vec![P::identity(); windows * multiples];
+    table
+        .par_chunks_exact_mut(multiples)
+        .zip(&bases)
+        .for_each(|(row, base)| fill_multiples(&mut row[1..], *base));
+    table
 }
 
 /// Fills `row` with the multiples 1, 2, … of `base`: the known ones plus the

@@ -16,12 +16,21 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// # Errors
 /// [`KeyError::Io`] and [`KeyError::Changed`].
 pub fn file_digest(path: &Path) -> Result<String, KeyError> {
-    digest(&KeyFile::open(path)?)
+    file_digest_with(path, |_, _| ())
+}
+
+/// As [`file_digest`], and tells after every mebibyte how many bytes of how many are
+/// hashed: a key of 50 GB takes minutes.
+///
+/// # Errors
+/// As [`file_digest`].
+pub fn file_digest_with(path: &Path, progress: impl FnMut(u64, u64)) -> Result<String, KeyError> {
+    digest(&KeyFile::open(path)?, progress)
 }
 
 /// Compares a file's digest with the published one.
 pub(crate) fn check_digest(file: &KeyFile, want: &str) -> Result<(), KeyError> {
-    let have = digest(file)?;
+    let have = digest(file, |_, _| ())?;
     if have.eq_ignore_ascii_case(want) {
         return Ok(());
     }
@@ -32,7 +41,7 @@ pub(crate) fn check_digest(file: &KeyFile, want: &str) -> Result<(), KeyError> {
     })
 }
 
-fn digest(file: &KeyFile) -> Result<String, KeyError> {
+fn digest(file: &KeyFile, mut progress: impl FnMut(u64, u64)) -> Result<String, KeyError> {
     let mut state = blake2b_simd::State::new();
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut offset = 0;
@@ -42,6 +51,7 @@ fn digest(file: &KeyFile) -> Result<String, KeyError> {
         file.read_at(part, offset)?;
         state.update(part);
         offset += part.len() as u64;
+        progress(offset, file.bytes());
     }
     let mut hex = state.finalize().to_hex().to_string();
     hex.truncate(2 * DIGEST_BYTES);

@@ -34,12 +34,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bellperson::groth16::{PreparedVerifyingKey, VerifyingKey, prepare_verifying_key};
 use blstrs::{Bls12, G1Affine, G2Affine};
 
-pub use digest::file_digest;
+pub use digest::{file_digest, file_digest_with};
 pub use section::Section;
 pub use vk::{read_vk, write_vk};
 pub use writer::KeyWriter;
 
-use crate::error::KeyError;
+use crate::error::{KeyError, PointFault};
 use crate::shape::{CircuitShape, CircuitSizes};
 use file::KeyFile;
 use point::{Point, check_points, read_points, zeroed_points, zeroed_shared_points};
@@ -372,6 +372,45 @@ impl Key {
     ) -> Result<(), KeyError> {
         let span = self.sections.span(section);
         read_points(&self.file, &span, start, points, self.read_check)
+    }
+
+    /// Reads points as the file has them, from `start` on, into `bytes`: 96 or 192
+    /// bytes a point.
+    ///
+    /// # Errors
+    /// [`KeyError::Changed`] and [`KeyError::Io`].
+    ///
+    /// # Panics
+    /// If the section is not a counted one or has no such range.
+    pub fn read_encoded(
+        &self,
+        section: Section,
+        start: usize,
+        bytes: &mut [u8],
+    ) -> Result<(), KeyError> {
+        let span = self.sections.span(section);
+        let len = bytes.len() / section.point_bytes();
+        assert!(
+            start.checked_add(len).is_some_and(|end| end <= span.count),
+            "{len} points from {start} of section {section}, which has {}",
+            span.count
+        );
+        self.file.read_at(bytes, span.point_offset(start))
+    }
+
+    /// The error of a wrong point, for whoever decodes what
+    /// [`Key::read_encoded`] reads.
+    ///
+    /// # Panics
+    /// If the section is not a counted one.
+    pub fn point_error(&self, section: Section, index: u64, what: PointFault) -> KeyError {
+        KeyError::Point {
+            path: self.path().to_owned(),
+            section,
+            index,
+            offset: self.sections.span(section).offset + index * section.point_bytes() as u64,
+            what,
+        }
     }
 
     fn query_spans(&self) -> impl Iterator<Item = &Span> {

@@ -22,6 +22,26 @@ pub use times::BackingTimes;
 #[cfg(all(test, not(feature = "loom")))]
 mod tests;
 
+use std::num::NonZero;
+use std::sync::Arc;
+
+use crate::device::PageLockedMemory;
+use crate::error::CudaError;
+use crate::page_lock::PageLocker;
+
+/// One huge-page mapping a buffer, registered, and a lock for ordinary buffers.
+pub(crate) fn page_locked_memory(
+    ordinal: usize,
+    threads: NonZero<usize>,
+) -> Result<PageLockedMemory, CudaError> {
+    let context = open(ordinal)?;
+    let options = RegisterOptions::with_threads(threads);
+    let chunk_bytes = options.chunk_bytes;
+    let locker = PageLocker::new(DriverLock::new(Arc::clone(&context)), chunk_bytes);
+    let backing = Arc::new(RegisteredBacking::new(context, options)?);
+    Ok(PageLockedMemory { backing, locker })
+}
+
 /// Bytes of a page: what is page-locked is whole pages.
 const PAGE_BYTES: usize = 4096;
 

@@ -2,6 +2,8 @@
 //! that `--out` names.
 
 mod cpu_prove;
+#[cfg(feature = "cuda")]
+mod device_prove;
 mod one_proof;
 mod params;
 #[cfg(feature = "cuda")]
@@ -28,6 +30,9 @@ enum Command {
     OneProof(one_proof::Options),
     /// Key generation beside bellperson's.
     Params(params::Options),
+    /// The prover's stage on a GPU.
+    #[cfg(feature = "cuda")]
+    DeviceProve(device_prove::Options),
     /// How columns reach page-locked memory and the device, on a GPU.
     #[cfg(feature = "cuda")]
     Placements(placements::Options),
@@ -52,6 +57,8 @@ fn main() -> Result<()> {
         Command::CpuProve(options) => cpu_prove::run(&options),
         Command::OneProof(options) => one_proof::run(&options),
         Command::Params(options) => params::run(&options),
+        #[cfg(feature = "cuda")]
+        Command::DeviceProve(options) => device_prove::run(&options),
         #[cfg(feature = "cuda")]
         Command::Placements(options) => placements::run(&options),
     }

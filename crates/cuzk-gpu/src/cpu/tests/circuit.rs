@@ -14,28 +14,28 @@ use crate::shape::{Bitmap, CircuitShape, CircuitSizes};
 
 /// A circuit drawn from a seed: the same seed and counts give the same circuit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RandomCircuit {
-    pub(super) seed: u64,
+pub(crate) struct RandomCircuit {
+    pub(crate) seed: u64,
     /// Products, each with its own variable for the result.
-    pub(super) products: usize,
+    pub(crate) products: usize,
     /// Inputs before the products, beside the constant one.
-    pub(super) early_inputs: usize,
+    pub(crate) early_inputs: usize,
     /// Inputs allocated after the products.
-    pub(super) late_inputs: usize,
+    pub(crate) late_inputs: usize,
     /// Variables in no constraint.
-    pub(super) unused: usize,
+    pub(crate) unused: usize,
     /// Whether all variables but the constant one are bits.
-    pub(super) is_boolean: bool,
+    pub(crate) is_boolean: bool,
     /// Whether results are inputs, so that there are no auxiliary variables.
-    pub(super) has_no_aux: bool,
+    pub(crate) has_no_aux: bool,
     /// Whether B takes inputs too.
-    pub(super) has_inputs_in_b: bool,
+    pub(crate) has_inputs_in_b: bool,
 }
 
 impl RandomCircuit {
     /// All kinds of circuits, with the number of constraints (products, inputs and
     /// the constant's row) on both sides of the powers of two up to 64.
-    pub(super) fn strategy() -> impl Strategy<Value = Self> {
+    pub(crate) fn strategy() -> impl Strategy<Value = Self> {
         (
             any::<u64>(),
             prop_oneof![0usize..8, 11usize..18, 26usize..34, 56usize..66],
@@ -59,7 +59,7 @@ impl RandomCircuit {
     }
 
     /// A plain circuit of some products.
-    pub(super) fn of_products(products: usize, seed: u64) -> Self {
+    pub(crate) fn of_products(products: usize, seed: u64) -> Self {
         Self {
             seed,
             products,
@@ -156,12 +156,12 @@ impl RandomCircuit {
 
 /// What a prover needs of a synthesised circuit, in the clear.
 #[derive(Debug, Default)]
-pub(super) struct Assignment {
-    pub(super) a: Vec<Scalar>,
-    pub(super) b: Vec<Scalar>,
-    pub(super) c: Vec<Scalar>,
-    pub(super) inputs: Vec<Scalar>,
-    pub(super) aux: Vec<Scalar>,
+pub(crate) struct Assignment {
+    pub(crate) a: Vec<Scalar>,
+    pub(crate) b: Vec<Scalar>,
+    pub(crate) c: Vec<Scalar>,
+    pub(crate) inputs: Vec<Scalar>,
+    pub(crate) aux: Vec<Scalar>,
     a_aux: Vec<bool>,
     b_inputs: Vec<bool>,
     b_aux: Vec<bool>,
@@ -169,7 +169,7 @@ pub(super) struct Assignment {
 
 impl Assignment {
     /// Synthesises a circuit and adds the rows of the inputs.
-    pub(super) fn of(circuit: impl Circuit<Scalar>) -> Self {
+    pub(crate) fn of(circuit: impl Circuit<Scalar>) -> Self {
         let mut assignment = Self::default();
         assignment
             .alloc_input(|| "one", || Ok(Scalar::ONE))
@@ -184,7 +184,7 @@ impl Assignment {
         assignment
     }
 
-    pub(super) fn shape(&self) -> CircuitShape {
+    pub(crate) fn shape(&self) -> CircuitShape {
         CircuitShape {
             sizes: CircuitSizes {
                 inputs: self.inputs.len(),
@@ -199,7 +199,7 @@ impl Assignment {
 }
 
 /// A bitmap of some bits.
-pub(in crate::cpu) fn bitmap(bits: &[bool]) -> Bitmap {
+pub(crate) fn bitmap(bits: &[bool]) -> Bitmap {
     let words: Vec<u64> = bits
         .chunks(64)
         .map(|bits| {

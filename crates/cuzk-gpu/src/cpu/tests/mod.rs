@@ -1,7 +1,7 @@
 //! The backend against bellperson: transforms, whole proofs, and what happens to
 //! requests that do not fit.
 
-pub(super) mod circuit;
+pub(crate) mod circuit;
 mod keys;
 mod ntt;
 mod proofs;
@@ -26,7 +26,7 @@ use crate::cpu::{CpuOptions, Job};
 use crate::shape::CircuitShape;
 
 /// Options of a small backend.
-fn options(c_source: CSource, transforms: Transforms) -> CpuOptions {
+pub(crate) fn options(c_source: CSource, transforms: Transforms) -> CpuOptions {
     CpuOptions {
         threads: NonZeroUsize::new(2).expect("two is not zero"),
         queue_len_max: 4,
@@ -36,7 +36,7 @@ fn options(c_source: CSource, transforms: Transforms) -> CpuOptions {
 }
 
 /// `len` different points, not all of them far apart.
-pub(super) fn g1_points(len: usize, seed: u64) -> Vec<G1Affine> {
+pub(crate) fn g1_points(len: usize, seed: u64) -> Vec<G1Affine> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let step = G1Projective::random(&mut rng);
     let first = G1Projective::random(&mut rng);
@@ -49,7 +49,7 @@ pub(super) fn g1_points(len: usize, seed: u64) -> Vec<G1Affine> {
 }
 
 /// `len` different points of G2.
-pub(super) fn g2_points(len: usize, seed: u64) -> Vec<G2Affine> {
+pub(crate) fn g2_points(len: usize, seed: u64) -> Vec<G2Affine> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let step = G2Projective::random(&mut rng);
     let first = G2Projective::random(&mut rng);
@@ -61,7 +61,7 @@ pub(super) fn g2_points(len: usize, seed: u64) -> Vec<G2Affine> {
 
 /// A key of the right lengths whose points mean nothing: both provers must make
 /// the same of it, and it takes no time to generate.
-fn meaningless_key(shape: &CircuitShape, seed: u64) -> Parameters<Bls12> {
+pub(crate) fn meaningless_key(shape: &CircuitShape, seed: u64) -> Parameters<Bls12> {
     let b = shape.b_inputs.ones() + shape.b_aux.ones();
     let fixed = g1_points(3, seed);
     let fixed_g2 = g2_points(3, seed);
@@ -84,7 +84,13 @@ fn meaningless_key(shape: &CircuitShape, seed: u64) -> Parameters<Bls12> {
 }
 
 /// A job for an assignment, its columns filled the way synthesis does.
-fn job<S>(assignment: &Assignment, c: CColumn, source: Arc<S>, r: Scalar, s: Scalar) -> Job<S> {
+pub(crate) fn job<S>(
+    assignment: &Assignment,
+    c: CColumn,
+    source: Arc<S>,
+    r: Scalar,
+    s: Scalar,
+) -> Job<S> {
     let shape = Arc::new(assignment.shape());
     let domain = shape.sizes.domain();
     Job {
@@ -107,7 +113,7 @@ fn job<S>(assignment: &Assignment, c: CColumn, source: Arc<S>, r: Scalar, s: Sca
 }
 
 /// A column of `len` scalars that begins with `scalars`.
-fn column(scalars: &[Scalar], len: usize) -> Column {
+pub(crate) fn column(scalars: &[Scalar], len: usize) -> Column {
     let pool = PinnedPool::heap(Budget::new(1 << 30));
     let request = AcquireRequest {
         buffers: &[Column::bytes(len).expect("a small column")],
@@ -122,7 +128,7 @@ fn column(scalars: &[Scalar], len: usize) -> Column {
 }
 
 /// A seeded random scalar, sometimes a special one.
-pub(super) fn scalar(rng: &mut ChaCha8Rng) -> Scalar {
+pub(crate) fn scalar(rng: &mut ChaCha8Rng) -> Scalar {
     match rng.next_u32() % 8 {
         0 => Scalar::ZERO,
         1 => Scalar::ONE,

@@ -1,0 +1,150 @@
+// Devices and transforms: the quotient polynomial h = (A B - C) / Z.
+//
+// The order of the scalars alternates so that no transform permutes them: an
+// interpolation leaves coefficients in bit-reversed order, an evaluation takes
+// them so. Only h is put into natural order, at the end.
+
+#include "border.cuh"
+
+#include <ntt/ntt.cuh>
+
+namespace {
+
+using Order = NTT::InputOutputOrder;
+using Direction = NTT::Direction;
+using Type = NTT::Type;
+
+// Opens the permutation, which the library keeps to itself.
+struct Transform : NTT {
+    static void permute(stream_t& stream, fr_t* scalars, uint32_t log_len) {
+        bit_rev(scalars, scalars, log_len, stream);
+    }
+};
+
+void interpolate(stream_t& stream, fr_t* values, uint32_t log_len, Type type) {
+    NTT::Base_dev_ptr(stream, values, log_len, Order::NR, Direction::inverse, type);
+}
+
+void evaluate_on_coset(stream_t& stream, fr_t* coefficients, uint32_t log_len) {
+    NTT::Base_dev_ptr(stream, coefficients, log_len, Order::RN, Direction::forward, Type::coset);
+}
+
+__global__ void multiply_into(fr_t* out, const fr_t* left, const fr_t* right, size_t len) {
+#ifdef __CUDA_ARCH__
+    const size_t step = size_t(gridDim.x) * blockDim.x;
+    for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < len; i += step) {
+        fr_t product = left[i];
+        product *= right[i];
+        out[i] = product;
+    }
+#endif
+}
+
+// left = (left - right) * factor
+__global__ void subtract_and_scale(fr_t* left, const fr_t* right, cuzk_scalar factor, size_t len) {
+#ifdef __CUDA_ARCH__
+    const fr_t scale = fr_mont(factor.words);
+    const size_t step = size_t(gridDim.x) * blockDim.x;
+    for (size_t i = size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < len; i += step) {
+        fr_t difference = left[i];
+        difference -= right[i];
+        difference *= scale;
+        left[i] = difference;
+    }
+#endif
+}
+
+constexpr uint32_t THREADS = 256;
+
+uint32_t grid(const cuzk_device* device, size_t len) {
+    return cuzk::blocks(len, THREADS, device->processors * 16);
+}
+
+const gpu_t& find(int32_t ordinal) {
+    for (const gpu_t* gpu : all_gpus()) {
+        if (gpu->cid() == ordinal) {
+            return *gpu;
+        }
+    }
+    throw cuzk::failure(cuzk::INVALID, "no usable device has this ordinal");
+}
+
+}  // namespace
+
+int32_t cuzk_device_open(int32_t ordinal, cuzk_device** device, void** stream,
+                         uint32_t* processors, cuzk_message message) {
+    return cuzk::guarded(nullptr, message, [&] {
+        cuzk::require(device != nullptr && stream != nullptr && processors != nullptr,
+                      "no place for the device");
+        const gpu_t& gpu = find(ordinal);
+        gpu.select();
+        auto* opened = new cuzk_device(gpu);
+        try {
+            // Both directions' tables are made on first use; a launch also loads
+            // this unit's code.
+            NTTParameters::all();
+            cuzk::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+        } catch (...) {
+            delete opened;
+            throw;
+        }
+        *device = opened;
+        *stream = static_cast<cudaStream_t>(opened->stream);
+        *processors = opened->processors;
+    });
+}
+
+int32_t cuzk_device_close(cuzk_device* device, cuzk_message message) {
+    return cuzk::guarded(device, message, [&] { delete device; });
+}
+
+int32_t cuzk_transform(cuzk_device* device, void* d_scalars, uint32_t log_len,
+                       uint32_t direction, uint32_t coset, cuzk_message message) {
+    return cuzk::guarded(device, message, [&] {
+        cuzk::require(log_len <= MAX_LG_DOMAIN_SIZE, "a domain beyond the tables");
+        if (log_len == 0) {
+            return;
+        }
+        NTT::Base_dev_ptr(device->stream, static_cast<fr_t*>(d_scalars), log_len, Order::NN,
+                          direction == 0 ? Direction::forward : Direction::inverse,
+                          coset == 0 ? Type::standard : Type::coset);
+    });
+}
+
+int32_t cuzk_quotient(cuzk_device* device, void* d_a, void* d_b, void* d_c,
+                      uint32_t log_len, uint32_t c_given, uint32_t transforms,
+                      const cuzk_scalar* vanishing_inverse, cuzk_message message) {
+    return cuzk::guarded(device, message, [&] {
+        cuzk::require(log_len >= 1 && log_len <= MAX_LG_DOMAIN_SIZE, "a domain beyond the tables");
+        cuzk::require(transforms == 6 || transforms == 7, "six transforms or seven");
+        stream_t& stream = device->stream;
+        auto* a = static_cast<fr_t*>(d_a);
+        auto* b = static_cast<fr_t*>(d_b);
+        auto* c = static_cast<fr_t*>(d_c);
+        const size_t len = size_t(1) << log_len;
+        const uint32_t blocks = grid(device, len);
+
+        if (c_given == 0) {
+            multiply_into<<<blocks, THREADS, 0, stream>>>(c, a, b, len);
+            cuzk::check(cudaGetLastError(), "multiply_into");
+        }
+        interpolate(stream, a, log_len, Type::standard);
+        interpolate(stream, b, log_len, Type::standard);
+        interpolate(stream, c, log_len, Type::standard);
+        evaluate_on_coset(stream, a, log_len);
+        evaluate_on_coset(stream, b, log_len);
+        multiply_into<<<blocks, THREADS, 0, stream>>>(a, a, b, len);
+        cuzk::check(cudaGetLastError(), "multiply_into");
+        if (transforms == 7) {
+            evaluate_on_coset(stream, c, log_len);
+            subtract_and_scale<<<blocks, THREADS, 0, stream>>>(a, c, *vanishing_inverse, len);
+            cuzk::check(cudaGetLastError(), "subtract_and_scale");
+            interpolate(stream, a, log_len, Type::coset);
+        } else {
+            interpolate(stream, a, log_len, Type::coset);
+            subtract_and_scale<<<blocks, THREADS, 0, stream>>>(a, c, *vanishing_inverse, len);
+            cuzk::check(cudaGetLastError(), "subtract_and_scale");
+        }
+        Transform::permute(stream, a, log_len);
+    });
+}

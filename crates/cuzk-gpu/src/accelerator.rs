@@ -1,0 +1,125 @@
+//! Devices, for programs built with and without CUDA: which there are, and a backend
+//! on one of them.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use cuzk_pinned::{PinnedBacking, StagingRing};
+
+use crate::backend::Backend;
+use crate::cpu::h::{CSource, Transforms};
+use crate::error::BackendError;
+
+/// How a backend on a device works.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceOptions {
+    /// Number of the device, as the driver counts those that are visible.
+    pub ordinal: usize,
+    /// Most bytes of device memory to hold; all of it if `None`.
+    pub memory_bytes_max: Option<u64>,
+    /// Proofs that may wait behind the one under way; one more is refused.
+    pub queue_len_max: usize,
+    /// Threads that read a key's points.
+    pub load_threads: NonZeroUsize,
+    /// Whether C is computed or taken from synthesis.
+    pub c_source: CSource,
+    /// How many transforms make the quotient polynomial.
+    pub transforms: Transforms,
+    /// Whether zeros and ones are taken out before a multiplication.
+    pub is_split: bool,
+    /// Bits of a multiplication's windows, 10 to 20; chosen by its size if `None`.
+    pub window_bits: Option<u32>,
+    /// Most entries that a multiplication takes at a time: a multiple of 32.
+    pub chunk_len_max: usize,
+}
+
+impl DeviceOptions {
+    /// The least work and memory traffic on a device.
+    pub fn new(ordinal: usize, load_threads: NonZeroUsize, queue_len_max: usize) -> Self {
+        Self {
+            ordinal,
+            memory_bytes_max: None,
+            queue_len_max,
+            load_threads,
+            c_source: CSource::Product,
+            transforms: Transforms::Six,
+            is_split: true,
+            window_bits: None,
+            chunk_len_max: 1 << 24,
+        }
+    }
+}
+
+/// A device that the driver shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceReport {
+    /// Its number among the visible ones.
+    pub ordinal: usize,
+    /// The driver's name for it.
+    pub name: String,
+    /// Its identity, in the form of `nvidia-smi` (`GPU-259100ba-…`).
+    pub uuid: String,
+    /// Compute capability, major and minor.
+    pub capability: (u32, u32),
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Why it cannot be used, if it cannot.
+    pub unusable: Option<String>,
+}
+
+/// The devices that the driver shows, usable or not.
+///
+/// # Errors
+/// Why there can be none, in words: no driver, an old one, a program without device
+/// code.
+pub fn devices() -> Result<Vec<DeviceReport>, String> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::devices();
+    #[cfg(not(feature = "cuda"))]
+    Err(WITHOUT_CUDA.to_owned())
+}
+
+/// Page-locked memory through which a backend brings things to its device.
+pub struct DeviceBuffers {
+    /// For keys: two buffers of the same length.
+    pub keys: [PinnedBacking; 2],
+    /// For columns that are not page-locked themselves; without it they are copied from
+    /// where they lie, slowly.
+    pub columns: Option<StagingRing>,
+}
+
+/// A backend on a device.
+///
+/// # Errors
+/// [`BackendError::Device`] with what is missing, and [`BackendError::Start`].
+pub fn open_device(
+    options: DeviceOptions,
+    buffers: DeviceBuffers,
+) -> Result<Arc<dyn Backend>, BackendError> {
+    #[cfg(feature = "cuda")]
+    return Ok(Arc::new(crate::cuda::CudaBackend::start(options, buffers)?));
+    #[cfg(not(feature = "cuda"))]
+    {
+        drop(buffers);
+        Err(BackendError::Device {
+            call: "open the device",
+            reason: format!("device {}: {WITHOUT_CUDA}", options.ordinal),
+        })
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+const WITHOUT_CUDA: &str = "this program was built without CUDA";
+
+#[cfg(all(test, not(feature = "cuda")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_without_cuda_says_so() {
+        assert_eq!(
+            devices(),
+            Err("this program was built without CUDA".to_owned())
+        );
+    }
+}

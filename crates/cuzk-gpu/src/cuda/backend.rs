@@ -1,0 +1,534 @@
+//! The backend and the thread that owns its device.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use blstrs::Scalar;
+use cuzk_pinned::StagingRing;
+
+use super::device::{Device, DeviceMemory, Lane, MemoryUse};
+use super::multiples::{self, Tables};
+use super::plan::{Counts, Cutting, Workspace, align, point_bytes};
+use super::points::PointBytes;
+use super::prove::{Bench, COUNTERS_BYTES, Clock, KeyPoints, Regions, prove, upload};
+use super::resident::{ResidentKey, ResidentShape, Staging};
+use crate::accelerator::{DeviceBuffers, DeviceOptions};
+use crate::backend::{Backend, Completion, Pending, ProveRequest, Proved, Upload, pending};
+use crate::column::{CColumn, ColumnLayout, Columns};
+use crate::cpu::h::CSource;
+use crate::error::BackendError;
+use crate::groth16::{Statement, check};
+use crate::key::{Key, KeyTier, Section};
+use crate::shape::{CircuitShape, CircuitSizes};
+
+/// A proof to be made with points from any source.
+pub struct CudaJob {
+    /// The columns, in the backend's layout.
+    pub columns: Columns,
+    /// Public inputs, the constant one first.
+    pub inputs: Vec<Scalar>,
+    /// Sizes and densities of the circuit.
+    pub shape: Arc<CircuitShape>,
+    /// The proving key.
+    pub source: Arc<dyn PointBytes>,
+    /// Groth16's blinding scalars.
+    pub r: Scalar,
+    /// See `r`.
+    pub s: Scalar,
+}
+
+/// What the device's thread is given to do.
+pub(super) enum Task {
+    Prove(Box<CudaJob>, Completion),
+    Multiples(multiples::Request),
+}
+
+/// Groth16 on one CUDA device.
+pub struct CudaBackend {
+    options: DeviceOptions,
+    name: String,
+    limit_bytes: u64,
+    upload: Upload,
+    memory: Arc<MemoryUse>,
+    queue: Option<SyncSender<Task>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl CudaBackend {
+    /// Opens the device on a thread of its own and launches a first kernel there.
+    ///
+    /// # Errors
+    /// [`BackendError::Device`] with what is missing, and [`BackendError::Start`].
+    pub fn start(options: DeviceOptions, buffers: DeviceBuffers) -> Result<Self, BackendError> {
+        let memory = Arc::new(MemoryUse::default());
+        let upload = match buffers.columns {
+            Some(_) => Upload::Staged,
+            None => Upload::FromColumns,
+        };
+        let (queue, jobs) = sync_channel(options.queue_len_max);
+        let (opened, answer) = sync_channel(1);
+        let counted = Arc::clone(&memory);
+        let thread = std::thread::Builder::new()
+            .name(format!("cuzk-cuda-{}", options.ordinal))
+            .spawn(move || match Owner::open(options, buffers, counted) {
+                Ok(mut owner) => {
+                    let device = &owner.device;
+                    let _ = opened.send(Ok((device.name(), device.limit_bytes())));
+                    owner.run(&jobs);
+                }
+                Err(error) => {
+                    let _ = opened.send(Err(error));
+                }
+            })
+            .map_err(|error| BackendError::Start {
+                what: "the device's thread",
+                reason: error.to_string(),
+            })?;
+        let (name, limit_bytes) = answer.recv().unwrap_or(Err(BackendError::Lost))?;
+        Ok(Self {
+            options,
+            name,
+            limit_bytes,
+            upload,
+            memory,
+            queue: Some(queue),
+            thread: Some(thread),
+        })
+    }
+
+    /// The driver's name for the device.
+    pub fn device_name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of device memory held now: keys, index lists, workspace.
+    pub fn device_bytes(&self) -> u64 {
+        self.memory.held_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Allocations on the device since the start.
+    pub fn device_allocations(&self) -> u64 {
+        self.memory.allocations.load(Ordering::Relaxed)
+    }
+
+    /// The columns of a circuit: two of one scalar a constraint (three if C comes
+    /// from synthesis), and the auxiliary assignment.
+    pub fn column_layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
+        layout(&self.options, sizes)
+    }
+
+    /// Starts a proof with points from any source and returns at once.
+    pub fn submit_job(&self, job: CudaJob) -> Pending {
+        let (completion, pending) = pending();
+        let queue = self.queue.as_ref().expect("the queue lives until the drop");
+        let (refused, error) = match queue.try_send(Task::Prove(Box::new(job), completion)) {
+            Ok(()) => return pending,
+            Err(TrySendError::Full(refused)) => (
+                refused,
+                BackendError::QueueFull {
+                    limit: self.options.queue_len_max,
+                },
+            ),
+            Err(TrySendError::Disconnected(refused)) => (refused, BackendError::Lost),
+        };
+        if let Task::Prove(job, completion) = refused {
+            completion.columns_read(job.columns);
+            completion.done(Err(error));
+        }
+        pending
+    }
+
+    /// Gives the device's thread something to do, once there is room in its queue.
+    pub(super) fn send(&self, task: Task) -> Result<(), BackendError> {
+        let queue = self.queue.as_ref().expect("the queue lives until the drop");
+        queue.send(task).map_err(|_| BackendError::Lost)
+    }
+}
+
+fn layout(options: &DeviceOptions, sizes: &CircuitSizes) -> ColumnLayout {
+    ColumnLayout {
+        rows: sizes.constraints,
+        aux: sizes.aux,
+        c: match options.c_source {
+            CSource::Product => CColumn::Absent,
+            CSource::Synthesised => CColumn::Synthesised,
+        },
+    }
+}
+
+impl Drop for CudaBackend {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(thread) = self.thread.take() {
+            // The thread catches its panics, and a drop has nobody to report to.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Backend for CudaBackend {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn device(&self) -> Option<DeviceUse> {
+        Some(DeviceUse {
+            ordinal: self.options.ordinal,
+            name: self.name.clone(),
+            limit_bytes: self.limit_bytes,
+            held_bytes: self.device_bytes(),
+        })
+    }
+
+    fn c_column(&self) -> CColumn {
+        match self.options.c_source {
+            CSource::Product => CColumn::Absent,
+            CSource::Synthesised => CColumn::Synthesised,
+        }
+    }
+
+    fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
+        self.column_layout(sizes)
+    }
+
+    fn upload(&self) -> Upload {
+        self.upload
+    }
+
+    fn work_bytes(&self, _: &CircuitSizes, _: &Key, _: KeyTier) -> u64 {
+        // Everything is on the device; what a proof takes here are its rows.
+        1 << 20
+    }
+
+    fn submit(&self, request: ProveRequest) -> Pending {
+        self.submit_job(CudaJob {
+            columns: request.columns,
+            inputs: request.inputs,
+            shape: request.shape,
+            source: request.key,
+            r: request.r,
+            s: request.s,
+        })
+    }
+}
+
+/// Pieces of a key, as logarithms of their number of points. A device without room
+/// for the smallest has none for the columns of most circuits either.
+const PIECE_LOG_MIN: u32 = 16;
+const PIECE_LOG_MAX: u32 = 24;
+
+/// The device and everything on it, on the device's thread. Fields are dropped in
+/// this order: what lies on the device before the device.
+struct Owner {
+    options: DeviceOptions,
+    workspace: Option<(DeviceMemory, Workspace)>,
+    keys: Vec<ResidentKey>,
+    shapes: Vec<ResidentShape>,
+    staging: Staging,
+    /// Page-locked chunks for columns that are not page-locked. Dropped before the
+    /// device, whose events it may hold.
+    ring: Option<StagingRing>,
+    tables: Tables,
+    clock: Clock,
+    device: Device,
+}
+
+impl Owner {
+    fn open(
+        options: DeviceOptions,
+        buffers: DeviceBuffers,
+        memory: Arc<MemoryUse>,
+    ) -> Result<Self, BackendError> {
+        let device = Device::open(options.ordinal, options.memory_bytes_max, memory)?;
+        let staging = Staging::new(&device, buffers.keys, options.load_threads)?;
+        let clock = Clock::new(&device)?;
+        Ok(Self {
+            options,
+            workspace: None,
+            keys: Vec::new(),
+            shapes: Vec::new(),
+            staging,
+            ring: buffers.columns,
+            tables: Tables::default(),
+            clock,
+            device,
+        })
+    }
+
+    fn run(&mut self, tasks: &Receiver<Task>) {
+        for task in tasks {
+            match task {
+                Task::Prove(job, completion) => self.run_proof(*job, completion),
+                Task::Multiples(request) => {
+                    // Whoever waits for an answer hears that there is none.
+                    let _ = catch_unwind(AssertUnwindSafe(|| {
+                        self.tables.serve(&self.device, request);
+                    }));
+                }
+            }
+        }
+    }
+
+    fn run_proof(&mut self, job: CudaJob, completion: Completion) {
+        let CudaJob {
+            columns,
+            inputs,
+            shape,
+            source,
+            r,
+            s,
+        } = job;
+        let mut columns = Some(columns);
+        // What is on the device after a panic is written anew by the next proof.
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            let statement = Statement {
+                inputs: &inputs,
+                shape: &shape,
+                r,
+                s,
+            };
+            self.carry_out(&mut columns, &statement, &shape, &source, &completion)
+        }))
+        .unwrap_or_else(|_| Err(BackendError::Panic("on the device's thread".to_owned())));
+        // Whoever hears of the end may drop the key, if nobody uses it.
+        drop((source, shape));
+        if let Some(columns) = columns {
+            completion.columns_read(columns);
+        }
+        completion.done(result);
+    }
+
+    fn cutting(&self) -> Cutting {
+        Cutting {
+            chunk_max: self.options.chunk_len_max,
+            window_bits: self.options.window_bits,
+            processors: self.device.processors(),
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        columns: &mut Option<Columns>,
+        statement: &Statement<'_>,
+        shape: &Arc<CircuitShape>,
+        source: &Arc<dyn PointBytes>,
+        completion: &Completion,
+    ) -> Result<Proved, BackendError> {
+        let sizes = &shape.sizes;
+        let layout = layout(&self.options, sizes);
+        let read = columns.as_ref().expect("the columns of a new job");
+        check(read, &layout, statement, |section| source.count(section))?;
+        let counts = Counts::of(shape);
+        let piece_len = self.make_room(source, shape, &counts)?;
+        let list = self.shape(shape)?;
+        let place = match piece_len {
+            None => {
+                self.keep_key(source)?;
+                None
+            }
+            Some(len) => Some((
+                len,
+                self.device.allocate("points of a key", piece_bytes(len))?,
+            )),
+        };
+
+        let (memory, workspace) = self.workspace.as_ref().expect("made above");
+        let regions = regions(memory, workspace);
+        let bench = Bench {
+            device: &self.device,
+            regions: &regions,
+            cutting: self.cutting(),
+            clock: &self.clock,
+            c_source: self.options.c_source,
+            transforms: self.options.transforms,
+            is_split: self.options.is_split,
+        };
+        upload(&bench, self.ring.as_mut(), read, statement.inputs, sizes)?;
+        completion.columns_read(columns.take().expect("the columns of a new job"));
+        let mut points = match &place {
+            None => KeyPoints::Resident(self.keys.last().expect("kept above")),
+            Some((piece_len, place)) => KeyPoints::Streamed {
+                source: &**source,
+                staging: &mut self.staging,
+                place: place.region(),
+                piece_len: *piece_len,
+            },
+        };
+        let proved = prove(
+            &bench,
+            statement,
+            source.vk(),
+            &mut points,
+            &self.shapes[list],
+        );
+        if proved.is_err() {
+            // The next proof writes where this one may still work.
+            let _ = self.device.wait(Lane::Compute);
+        }
+        proved
+    }
+
+    /// Gets a workspace for the circuit and drops what nobody uses, or uses least,
+    /// until the key and the lists have room. A key that has none beside the rest is
+    /// to be brought in pieces, of the number of points that is returned.
+    fn make_room(
+        &mut self,
+        source: &Arc<dyn PointBytes>,
+        shape: &Arc<CircuitShape>,
+        counts: &Counts,
+    ) -> Result<Option<usize>, BackendError> {
+        self.keys.retain(ResidentKey::is_alive);
+        self.shapes.retain(ResidentShape::is_alive);
+        let lists = ResidentShape::bytes(counts);
+        let whole = Workspace::of(&shape.sizes, counts, &self.cutting());
+        let asked = workspace_bytes(&whole) + lists + ResidentKey::bytes(&**source);
+        if asked <= self.room_when_empty() {
+            self.take_workspace(whole, source, shape, counts)?;
+            return Ok(None);
+        }
+        for log in (PIECE_LOG_MIN..=PIECE_LOG_MAX).rev() {
+            let pieces = counts.in_pieces(1 << log);
+            let workspace = Workspace::of(&shape.sizes, &pieces, &self.cutting());
+            let bytes = workspace_bytes(&workspace) + lists + piece_bytes(1 << log);
+            if bytes <= self.room_when_empty() {
+                // Nothing that was made for other proofs has room beside this one.
+                self.keys.clear();
+                self.shapes.retain(|held| held.is(shape));
+                if self
+                    .workspace
+                    .as_ref()
+                    .is_none_or(|(_, held)| *held != workspace)
+                {
+                    self.workspace = None;
+                    let memory = self
+                        .device
+                        .allocate("the workspace of a proof", workspace_bytes(&workspace))?;
+                    self.workspace = Some((memory, workspace));
+                }
+                return Ok(Some(1 << log));
+            }
+        }
+        Err(BackendError::DeviceMemory {
+            what: "a proof and its key",
+            asked,
+            free: self.device.room_bytes(),
+            limit: self.device.limit_bytes(),
+        })
+    }
+
+    /// Bytes there would be if no workspace, key or list were held.
+    fn room_when_empty(&self) -> u64 {
+        let keys: u64 = self.keys.iter().map(ResidentKey::held_bytes).sum();
+        let shapes: u64 = self.shapes.iter().map(ResidentShape::held_bytes).sum();
+        let workspace = self.workspace.as_ref();
+        let workspace = workspace.map_or(0, |(memory, _)| memory.region().bytes());
+        self.device.room_bytes() + keys + shapes + workspace
+    }
+
+    /// Makes room for a workspace, a whole key and the circuit's lists, which there is
+    /// once everything else is gone, and allocates the workspace.
+    fn take_workspace(
+        &mut self,
+        wanted: Workspace,
+        source: &Arc<dyn PointBytes>,
+        shape: &Arc<CircuitShape>,
+        counts: &Counts,
+    ) -> Result<(), BackendError> {
+        let held = self.workspace.as_ref().map(|(_, held)| *held);
+        // Circuits by turns share one workspace, as large as any of them needs.
+        let mut union = wanted.union(&held.unwrap_or_default());
+        if held != Some(union) {
+            // Freed first: nobody needs both.
+            self.workspace = None;
+        }
+        let mut others = 0;
+        if !self.keys.iter().any(|key| key.is(source)) {
+            others += ResidentKey::bytes(&**source);
+        }
+        if !self.shapes.iter().any(|held| held.is(shape)) {
+            others += ResidentShape::bytes(counts);
+        }
+        loop {
+            let own = match self.workspace {
+                Some(_) => 0,
+                None => workspace_bytes(&union),
+            };
+            if own + others <= self.device.room_bytes() {
+                break;
+            }
+            // The most recently used stand last; the room that only other circuits
+            // need in the workspace goes last of all.
+            if let Some(at) = self.keys.iter().position(|key| !key.is(source)) {
+                self.keys.remove(at);
+            } else if let Some(at) = self.shapes.iter().position(|held| !held.is(shape)) {
+                self.shapes.remove(at);
+            } else if union != wanted {
+                self.workspace = None;
+                union = wanted;
+            } else {
+                return Err(BackendError::DeviceMemory {
+                    what: "a proof and its key",
+                    asked: own + others,
+                    free: self.device.room_bytes(),
+                    limit: self.device.limit_bytes(),
+                });
+            }
+        }
+        if self.workspace.is_none() {
+            let bytes = workspace_bytes(&union);
+            let memory = self.device.allocate("the workspace of a proof", bytes)?;
+            self.workspace = Some((memory, union));
+        }
+        Ok(())
+    }
+
+    /// Puts the key last among those on the device, loaded if it was not there.
+    fn keep_key(&mut self, source: &Arc<dyn PointBytes>) -> Result<(), BackendError> {
+        let found = self.keys.iter().position(|key| key.is(source));
+        let key = match found {
+            Some(at) => self.keys.remove(at),
+            None => ResidentKey::load(&self.device, &mut self.staging, source)?,
+        };
+        self.keys.push(key);
+        Ok(())
+    }
+
+    /// Where the circuit's lists stand, made if they were not there.
+    fn shape(&mut self, shape: &Arc<CircuitShape>) -> Result<usize, BackendError> {
+        let found = self.shapes.iter().position(|held| held.is(shape));
+        let held = match found {
+            Some(at) => self.shapes.remove(at),
+            None => ResidentShape::load(&self.device, shape)?,
+        };
+        self.shapes.push(held);
+        Ok(self.shapes.len() - 1)
+    }
+}
+
+/// Bytes of a place for points of either group.
+fn piece_bytes(len: usize) -> u64 {
+    len as u64 * point_bytes(Section::BG2)
+}
+
+fn workspace_bytes(workspace: &Workspace) -> u64 {
+    workspace.total() + align(COUNTERS_BYTES)
+}
+
+fn regions(memory: &DeviceMemory, workspace: &Workspace) -> Regions {
+    let mut at = 0;
+    let mut take = |bytes: u64| {
+        let region = memory.region().part(at, bytes);
+        at += align(bytes);
+        region
+    };
+    Regions {
+        a: take(workspace.a),
+        scratch: take(workspace.scratch),
+        assignment: take(workspace.assignment),
+        rows: take(workspace.rows),
+        counters: take(COUNTERS_BYTES),
+    }
+}

@@ -1,0 +1,380 @@
+//! One device: its context, its two streams, its memory and its clock.
+//!
+//! A `Device` belongs to the thread that opened it. Everything it does is queued on
+//! one of two streams: `upload`, for copies to the device, and `compute`.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cudarc::driver::{CudaContext, DriverError, result, sys};
+use cuzk_pinned::Fence;
+
+use super::border::{self, Address, RawDevice, call};
+use crate::error::BackendError;
+
+/// What the memory of a device is used for, shared with whoever asks.
+#[derive(Debug, Default)]
+pub(super) struct MemoryUse {
+    pub(super) held_bytes: AtomicU64,
+    pub(super) allocations: AtomicU64,
+}
+
+/// An open device.
+pub(super) struct Device {
+    context: Arc<CudaContext>,
+    raw: *mut RawDevice,
+    compute: sys::CUstream,
+    upload: sys::CUstream,
+    processors: u32,
+    limit_bytes: u64,
+    memory: Arc<MemoryUse>,
+}
+
+/// The error of a call of the driver.
+fn driver(call: &'static str) -> impl Fn(DriverError) -> BackendError {
+    move |error| BackendError::Device {
+        call,
+        reason: error.error_string().map_or_else(
+            |_| format!("error {}", error.0 as u32),
+            |text| text.to_string_lossy().into_owned(),
+        ),
+    }
+}
+
+/// Which stream something is queued on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    Upload,
+    Compute,
+}
+
+impl Device {
+    /// Opens the device of this number; at most `limit_bytes` of its memory are
+    /// used, all of it if `None`.
+    pub(super) fn open(
+        ordinal: usize,
+        limit_bytes: Option<u64>,
+        memory: Arc<MemoryUse>,
+    ) -> Result<Self, BackendError> {
+        let refused = |reason: String| BackendError::Device {
+            call: "open the device",
+            reason,
+        };
+        let context =
+            cuzk_pinned::cuda::open(ordinal).map_err(|error| refused(error.to_string()))?;
+        context
+            .bind_to_thread()
+            .map_err(driver("cuCtxSetCurrent"))?;
+        let number = i32::try_from(ordinal).map_err(|_| refused(format!("no device {ordinal}")))?;
+        let (mut raw, mut compute, mut processors) = (null_mut(), null_mut(), 0);
+        call("cuzk_device_open", |message| {
+            // SAFETY: the four places are live and written before the call returns.
+            unsafe {
+                border::cuzk_device_open(number, &mut raw, &mut compute, &mut processors, message)
+            }
+        })?;
+        let upload = result::stream::create(result::stream::StreamKind::NonBlocking)
+            .map_err(driver("cuStreamCreate"));
+        let (_, total) = result::mem_get_info().map_err(driver("cuMemGetInfo"))?;
+        let device = Self {
+            context,
+            raw,
+            compute: compute.cast(),
+            upload: upload?,
+            processors,
+            limit_bytes: limit_bytes.map_or(total as u64, |limit| limit.min(total as u64)),
+            memory,
+        };
+        Ok(device)
+    }
+
+    /// The handle beyond the border.
+    pub(super) fn raw(&self) -> *mut RawDevice {
+        self.raw
+    }
+
+    /// Number of multiprocessors.
+    pub(super) fn processors(&self) -> u32 {
+        self.processors
+    }
+
+    /// The driver's name for the device.
+    pub(super) fn name(&self) -> String {
+        self.context
+            .name()
+            .unwrap_or_else(|_| "unnamed device".to_owned())
+    }
+
+    /// The stream of a lane, as the border takes it.
+    pub(super) fn stream(&self, lane: Lane) -> sys::CUstream {
+        match lane {
+            Lane::Upload => self.upload,
+            Lane::Compute => self.compute,
+        }
+    }
+
+    /// Bytes that may still be allocated.
+    pub(super) fn room_bytes(&self) -> u64 {
+        self.limit_bytes
+            .saturating_sub(self.memory.held_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Most bytes this device may hold.
+    pub(super) fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// Allocates device memory, which synchronises the device.
+    pub(super) fn allocate(
+        &self,
+        what: &'static str,
+        bytes: u64,
+    ) -> Result<DeviceMemory, BackendError> {
+        let refused = |free| BackendError::DeviceMemory {
+            what,
+            asked: bytes,
+            free,
+            limit: self.limit_bytes,
+        };
+        if bytes > self.room_bytes() {
+            return Err(refused(self.room_bytes()));
+        }
+        let len = usize::try_from(bytes.max(1)).map_err(|_| refused(self.room_bytes()))?;
+        // SAFETY: the context is current on this thread; the memory is written
+        // before it is read.
+        let start = unsafe { result::malloc_sync(len) }
+            .map_err(|_| refused(result::mem_get_info().map_or(0, |(free, _)| free as u64)))?;
+        self.memory.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.memory.allocations.fetch_add(1, Ordering::Relaxed);
+        Ok(DeviceMemory {
+            start,
+            bytes,
+            context: Arc::clone(&self.context),
+            memory: Arc::clone(&self.memory),
+        })
+    }
+
+    /// Queues a copy to the device.
+    ///
+    /// # Safety
+    /// `source` must stay as it is, and alive, until the copy has run.
+    pub(super) unsafe fn copy_in<T>(
+        &self,
+        lane: Lane,
+        to: Region,
+        source: &[T],
+    ) -> Result<(), BackendError> {
+        if source.is_empty() {
+            return Ok(());
+        }
+        assert!(
+            size_of_val(source) as u64 <= to.bytes,
+            "a copy beyond its region"
+        );
+        // SAFETY: the region holds the bytes (asserted); the caller keeps `source`.
+        unsafe { result::memcpy_htod_async(to.start, source, self.stream(lane)) }
+            .map_err(driver("cuMemcpyHtoDAsync"))
+    }
+
+    /// Copies from the device and waits for it.
+    pub(super) fn copy_out<T: Plain>(
+        &self,
+        lane: Lane,
+        to: &mut [T],
+        from: Region,
+    ) -> Result<(), BackendError> {
+        if to.is_empty() {
+            return Ok(());
+        }
+        assert!(
+            size_of_val(to) as u64 <= from.bytes,
+            "a copy beyond its region"
+        );
+        // SAFETY: the region holds the bytes (asserted), any of which make a `T`;
+        // `to` is borrowed until the stream has been waited for.
+        unsafe { result::memcpy_dtoh_async(to, from.start, self.stream(lane)) }
+            .map_err(driver("cuMemcpyDtoHAsync"))?;
+        self.wait(lane)
+    }
+
+    /// Queues a fill of `region` with a byte.
+    pub(super) fn fill(&self, lane: Lane, region: Region, byte: u8) -> Result<(), BackendError> {
+        if region.bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: a region lies inside its allocation.
+        unsafe {
+            result::memset_d8_async(region.start, byte, region.bytes as usize, self.stream(lane))
+        }
+        .map_err(driver("cuMemsetD8Async"))
+    }
+
+    /// Waits until a lane is idle.
+    pub(super) fn wait(&self, lane: Lane) -> Result<(), BackendError> {
+        // SAFETY: the stream lives as long as the device.
+        unsafe { result::stream::synchronize(self.stream(lane)) }
+            .map_err(driver("cuStreamSynchronize"))
+    }
+
+    /// A new event.
+    pub(super) fn event(&self) -> Result<Event, BackendError> {
+        let event = result::event::create(sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC)
+            .map_err(driver("cuEventCreate"))?;
+        Ok(Event(event))
+    }
+
+    /// Queues an event.
+    pub(super) fn record(&self, lane: Lane, event: &Event) -> Result<(), BackendError> {
+        // SAFETY: both live.
+        unsafe { result::event::record(event.0, self.stream(lane)) }
+            .map_err(driver("cuEventRecord"))
+    }
+
+    /// Lets a lane go on only after an event.
+    pub(super) fn follow(&self, lane: Lane, event: &Event) -> Result<(), BackendError> {
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: both live.
+        unsafe { result::stream::wait_event(self.stream(lane), event.0, flags) }
+            .map_err(driver("cuStreamWaitEvent"))
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // A drop has nobody to report to, and after an error of the device every
+        // call fails.
+        let _ = self.context.bind_to_thread();
+        let _ = self.wait(Lane::Upload);
+        let _ = self.wait(Lane::Compute);
+        // SAFETY: created by `open`, idle, and used by nobody after this.
+        let _ = unsafe { result::stream::destroy(self.upload) };
+        let _ = call("cuzk_device_close", |message| {
+            // SAFETY: opened by `open` and closed once.
+            unsafe { border::cuzk_device_close(self.raw, message) }
+        });
+    }
+}
+
+/// A type of which any bytes are a value.
+///
+/// # Safety
+/// That must be so.
+pub(super) unsafe trait Plain {}
+// SAFETY: integers.
+unsafe impl Plain for u32 {}
+// SAFETY: integers.
+unsafe impl Plain for u64 {}
+// SAFETY: integers.
+unsafe impl Plain for u8 {}
+
+/// An allocation on the device, freed when dropped.
+pub(super) struct DeviceMemory {
+    start: sys::CUdeviceptr,
+    bytes: u64,
+    context: Arc<CudaContext>,
+    memory: Arc<MemoryUse>,
+}
+
+impl DeviceMemory {
+    /// All of it.
+    pub(super) fn region(&self) -> Region {
+        Region {
+            start: self.start,
+            bytes: self.bytes,
+        }
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        // As in `Device::drop`, an error has nobody to hear it.
+        let _ = self.context.bind_to_thread();
+        // SAFETY: allocated by `Device::allocate` and freed once; freeing waits
+        // for what the device still does.
+        let _ = unsafe { result::free_sync(self.start) };
+        self.memory
+            .held_bytes
+            .fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes on the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Region {
+    start: sys::CUdeviceptr,
+    bytes: u64,
+}
+
+impl Region {
+    /// Its length.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Its address, as the border takes it.
+    pub(super) fn address(&self) -> Address {
+        self.start as usize as *mut c_void
+    }
+
+    /// The part from `from` on, `bytes` long.
+    ///
+    /// # Panics
+    /// If it does not lie inside.
+    pub(super) fn part(&self, from: u64, bytes: u64) -> Self {
+        let end = from
+            .checked_add(bytes)
+            .expect("lengths on a device fit in 64 bits");
+        assert!(
+            end <= self.bytes,
+            "a part of {bytes} bytes at {from} of {}",
+            self.bytes
+        );
+        Self {
+            start: self.start + from,
+            bytes,
+        }
+    }
+}
+
+/// A point in a stream's work, with the time it was passed.
+pub(super) struct Event(sys::CUevent);
+
+impl Event {
+    /// Waits until the event has passed.
+    pub(super) fn wait(&self) -> Result<(), BackendError> {
+        // SAFETY: it lives.
+        unsafe { result::event::synchronize(self.0) }.map_err(driver("cuEventSynchronize"))
+    }
+
+    /// Milliseconds from `earlier` to this; both have passed.
+    pub(super) fn since_ms(&self, earlier: &Event) -> Result<f64, BackendError> {
+        // SAFETY: both live.
+        let elapsed = unsafe { result::event::elapsed(earlier.0, self.0) };
+        elapsed.map(f64::from).map_err(driver("cuEventElapsedTime"))
+    }
+}
+
+// SAFETY: an event is used through the driver, which takes it from any thread.
+unsafe impl Send for Event {}
+
+impl Fence for Event {
+    fn wait(&self) {
+        // After an error the device runs nothing any more.
+        let _ = Event::wait(self);
+    }
+
+    fn has_passed(&self) -> bool {
+        // SAFETY: it lives.
+        let answer = unsafe { result::event::query(self.0) };
+        !matches!(answer, Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: created by `Device::event`, destroyed once.
+        let _ = unsafe { result::event::destroy(self.0) };
+    }
+}

@@ -1,0 +1,232 @@
+//! Multiples of the generators on the device, for key generation.
+
+use std::marker::PhantomData;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use blstrs::{G1Affine, G2Affine, Scalar};
+
+use super::backend::{CudaBackend, Task};
+use super::border::{self, call};
+use super::device::{Device, DeviceMemory, Lane, Plain};
+use super::plan::{SCALAR_BYTES, align};
+use crate::error::BackendError;
+use crate::fixed_base::{AffinePoint, Multiples, Multiplier, unsigned_table};
+
+/// Bits of a window: a table of 8.6 MB in G1, which stays in a device's second-level
+/// cache, and 22 additions a product.
+const WINDOW_BITS: u32 = 12;
+/// Scalars multiplied at a time.
+const BLOCK_LEN: usize = 1 << 20;
+
+/// A group that the device multiplies in.
+pub(super) trait DevicePoint: AffinePoint + Send + Sync + Plain + 'static {
+    /// Bytes of a point; a row takes twice, a coordinate half as many.
+    const BYTES: u64;
+
+    /// The function beyond the border.
+    const FUNCTION: unsafe extern "C" fn(
+        *mut border::RawDevice,
+        border::Address,
+        u32,
+        border::Address,
+        usize,
+        border::Address,
+        usize,
+        border::Address,
+        border::Message,
+    ) -> i32;
+}
+
+// SAFETY: coordinates are limbs, of which any bytes are a value in memory; whether
+// it is a point is up to whoever wrote them, here the device.
+unsafe impl Plain for G1Affine {}
+// SAFETY: as above.
+unsafe impl Plain for G2Affine {}
+
+impl DevicePoint for G1Affine {
+    const BYTES: u64 = 96;
+    const FUNCTION: unsafe extern "C" fn(
+        *mut border::RawDevice,
+        border::Address,
+        u32,
+        border::Address,
+        usize,
+        border::Address,
+        usize,
+        border::Address,
+        border::Message,
+    ) -> i32 = border::cuzk_multiples_g1;
+}
+
+impl DevicePoint for G2Affine {
+    const BYTES: u64 = 192;
+    const FUNCTION: unsafe extern "C" fn(
+        *mut border::RawDevice,
+        border::Address,
+        u32,
+        border::Address,
+        usize,
+        border::Address,
+        usize,
+        border::Address,
+        border::Message,
+    ) -> i32 = border::cuzk_multiples_g2;
+}
+
+/// A table on the device with room for a block's work.
+pub(super) struct DeviceTable<P> {
+    table: DeviceMemory,
+    block: DeviceMemory,
+    points: PhantomData<P>,
+}
+
+impl<P: DevicePoint> DeviceTable<P> {
+    fn new(device: &Device, base: P) -> Result<Self, BackendError> {
+        let entries = unsigned_table(base, WINDOW_BITS);
+        let table = device.allocate("a table of multiples", size_of_val(&entries[..]) as u64)?;
+        // SAFETY: waited for below, before the entries are dropped.
+        let copied = unsafe { device.copy_in(Lane::Compute, table.region(), &entries) };
+        device.wait(Lane::Compute)?;
+        copied?;
+        let block = device.allocate("a block of multiples", Self::parts(BLOCK_LEN).iter().sum())?;
+        Ok(Self {
+            table,
+            block,
+            points: PhantomData,
+        })
+    }
+
+    /// Bytes of scalars, work (a row and a coordinate each) and points.
+    fn parts(len: usize) -> [u64; 3] {
+        [SCALAR_BYTES, P::BYTES * 5 / 2, P::BYTES].map(|bytes| align(len as u64 * bytes))
+    }
+
+    fn multiply(&self, device: &Device, scalars: &[Scalar]) -> Result<Vec<P>, BackendError> {
+        let mut points = vec![P::identity(); scalars.len()];
+        for (scalars, points) in scalars.chunks(BLOCK_LEN).zip(points.chunks_mut(BLOCK_LEN)) {
+            let mut at = 0;
+            let [to_scalars, work, out] = Self::parts(scalars.len()).map(|bytes| {
+                let region = self.block.region().part(at, bytes);
+                at += bytes;
+                region
+            });
+            // SAFETY: `copy_out` below waits for it, and so does an error.
+            let copied = unsafe { device.copy_in(Lane::Compute, to_scalars, scalars) };
+            let queued = copied.and_then(|()| {
+                call("multiples of a point", |message| {
+                    // SAFETY: the table was made for these windows; the regions have
+                    // room for the block.
+                    unsafe {
+                        P::FUNCTION(
+                            device.raw(),
+                            self.table.region().address(),
+                            WINDOW_BITS,
+                            to_scalars.address(),
+                            scalars.len(),
+                            work.address(),
+                            work.bytes() as usize,
+                            out.address(),
+                            message,
+                        )
+                    }
+                })
+            });
+            let fetched = device.copy_out(Lane::Compute, points, out);
+            queued.and(fetched)?;
+        }
+        Ok(points)
+    }
+}
+
+/// What the device's thread is asked for.
+pub(super) enum Request {
+    Open(
+        Box<(G1Affine, G2Affine)>,
+        SyncSender<Result<(), BackendError>>,
+    ),
+    G1(Vec<Scalar>, SyncSender<Result<Vec<G1Affine>, BackendError>>),
+    G2(Vec<Scalar>, SyncSender<Result<Vec<G2Affine>, BackendError>>),
+    Close,
+}
+
+/// The tables, on the device's thread.
+#[derive(Default)]
+pub(super) struct Tables(Option<(DeviceTable<G1Affine>, DeviceTable<G2Affine>)>);
+
+impl Tables {
+    /// Carries out a request; whoever asked may have gone.
+    pub(super) fn serve(&mut self, device: &Device, request: Request) {
+        match request {
+            Request::Open(bases, reply) => {
+                let (g1, g2) = *bases;
+                let opened = DeviceTable::new(device, g1)
+                    .and_then(|g1| Ok((g1, DeviceTable::new(device, g2)?)))
+                    .map(|tables| self.0 = Some(tables));
+                let _ = reply.send(opened);
+            }
+            Request::G1(scalars, reply) => {
+                let _ = reply.send(
+                    self.open()
+                        .and_then(|(g1, _)| g1.multiply(device, &scalars)),
+                );
+            }
+            Request::G2(scalars, reply) => {
+                let _ = reply.send(
+                    self.open()
+                        .and_then(|(_, g2)| g2.multiply(device, &scalars)),
+                );
+            }
+            Request::Close => self.0 = None,
+        }
+    }
+
+    fn open(&self) -> Result<&(DeviceTable<G1Affine>, DeviceTable<G2Affine>), BackendError> {
+        self.0.as_ref().ok_or(BackendError::Lost)
+    }
+}
+
+/// Tables of a backend, closed when dropped. Another set replaces them.
+struct OpenTables<'a>(&'a CudaBackend);
+
+impl OpenTables<'_> {
+    fn ask<T>(
+        &self,
+        request: impl FnOnce(SyncSender<Result<T, BackendError>>) -> Request,
+    ) -> Result<T, BackendError> {
+        let (reply, answer) = sync_channel(1);
+        self.0.send(Task::Multiples(request(reply)))?;
+        answer.recv().unwrap_or(Err(BackendError::Lost))
+    }
+}
+
+impl Multiples for OpenTables<'_> {
+    fn block_len(&self) -> usize {
+        BLOCK_LEN
+    }
+
+    fn g1(&self, scalars: &[Scalar]) -> Result<Vec<G1Affine>, BackendError> {
+        self.ask(|reply| Request::G1(scalars.to_vec(), reply))
+    }
+
+    fn g2(&self, scalars: &[Scalar]) -> Result<Vec<G2Affine>, BackendError> {
+        self.ask(|reply| Request::G2(scalars.to_vec(), reply))
+    }
+}
+
+impl Drop for OpenTables<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.send(Task::Multiples(Request::Close));
+    }
+}
+
+impl Multiplier for CudaBackend {
+    fn tables(
+        &self,
+        (g1, _): (G1Affine, usize),
+        (g2, _): (G2Affine, usize),
+    ) -> Result<Box<dyn Multiples + '_>, BackendError> {
+        let tables = OpenTables(self);
+        tables.ask(|reply| Request::Open(Box::new((g1, g2)), reply))?;
+        Ok(Box::new(tables))
+    }
+}

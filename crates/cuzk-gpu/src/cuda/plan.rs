@@ -1,0 +1,235 @@
+//! Sizes on the device: windows, chunks, and the bytes that a circuit takes.
+
+use crate::key::Section;
+use crate::shape::{CircuitShape, CircuitSizes};
+
+/// Bytes of a scalar.
+pub(super) const SCALAR_BYTES: u64 = 32;
+/// Bits of a scalar.
+const SCALAR_BITS: u32 = 255;
+/// Threads of a block of the kernel that sums listed points, by lanes of a warp.
+const PARTIALS_PER_PROCESSOR: u64 = 256 / 32;
+/// Regions begin at multiples of this.
+const ALIGN: u64 = 256;
+
+/// The queries with sums to make, in the order they are made.
+pub(super) const QUERIES: [Section; 5] = [
+    Section::H,
+    Section::L,
+    Section::A,
+    Section::BG1,
+    Section::BG2,
+];
+
+pub(super) fn align(bytes: u64) -> u64 {
+    bytes.next_multiple_of(ALIGN)
+}
+
+/// Bytes of a point of a section.
+pub(super) fn point_bytes(section: Section) -> u64 {
+    match section {
+        Section::BG2 => 192,
+        _ => 96,
+    }
+}
+
+/// Bytes of a point in four coordinates, as sums leave it.
+pub(super) fn row_bytes(section: Section) -> u64 {
+    2 * point_bytes(section)
+}
+
+/// How a sum is cut: windows of a scalar, chunks of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    pub(super) count: usize,
+    pub(super) chunk: usize,
+    pub(super) window_bits: u32,
+}
+
+impl Cut {
+    /// The cut of `count` entries, `chunk_max` at a time (a multiple of 32).
+    /// Wider windows mean fewer additions an entry and more a window.
+    pub(super) fn new(count: usize, chunk_max: usize, window_bits: Option<u32>) -> Self {
+        let chunk = count.next_multiple_of(32).clamp(32, chunk_max);
+        let log = (chunk + chunk / 2).ilog2();
+        Self {
+            count,
+            chunk,
+            window_bits: window_bits.unwrap_or(log.saturating_sub(8).clamp(10, 18)),
+        }
+    }
+
+    pub(super) fn windows(&self) -> usize {
+        ((SCALAR_BITS - 1) / self.window_bits + 1) as usize
+    }
+
+    pub(super) fn chunks(&self) -> usize {
+        self.count.div_ceil(self.chunk)
+    }
+
+    /// Bytes of the rows that the sum leaves.
+    pub(super) fn rows_bytes(&self, section: Section) -> u64 {
+        (self.chunks() * self.windows()) as u64 * row_bytes(section)
+    }
+
+    /// Bytes of working memory: buckets, partial sums, histogram, sorted entries
+    /// and digits, as `cuda/msm.cuh` lays them out.
+    pub(super) fn work_bytes(&self, section: Section, processors: u32) -> u64 {
+        let windows = self.windows() as u64;
+        let buckets = windows << (self.window_bits - 1);
+        let chunk = self.chunk as u64;
+        align(buckets * row_bytes(section))
+            + partials_bytes(section, processors)
+            + align(buckets * 4)
+            + align(2 * chunk * 8)
+            + align(windows * chunk * 4)
+    }
+}
+
+/// Bytes of the partial sums of listed points.
+pub(super) fn partials_bytes(section: Section, processors: u32) -> u64 {
+    align(u64::from(processors) * PARTIALS_PER_PROCESSOR * row_bytes(section))
+}
+
+/// What decides how sums are cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cutting {
+    pub(super) chunk_max: usize,
+    pub(super) window_bits: Option<u32>,
+    pub(super) processors: u32,
+}
+
+impl Cutting {
+    pub(super) fn cut(&self, count: usize) -> Cut {
+        Cut::new(count, self.chunk_max, self.window_bits)
+    }
+
+    /// The most that the cuts of up to `count` entries take: a smaller sum may have
+    /// more windows than a larger one.
+    fn most(&self, count: usize, bytes: impl Fn(&Cut) -> u64) -> u64 {
+        let last_of_each_width = (0..usize::BITS)
+            .map(|log| ((1usize << log) / 3 * 2) / 32 * 32)
+            .take_while(|&len| len < count);
+        last_of_each_width
+            .chain([count])
+            .map(|len| bytes(&self.cut(len)))
+            .fold(0, u64::max)
+    }
+
+    /// Bytes of scratch that the sum of a query takes at least: its lists, and what
+    /// multiplying every entry takes.
+    pub(super) fn query_bytes(&self, section: Section, count: usize, is_indexed: bool) -> u64 {
+        let scalars = if is_indexed {
+            align(count as u64 * SCALAR_BYTES)
+        } else {
+            0
+        };
+        let work = self.cut(count).work_bytes(section, self.processors);
+        2 * align(count as u64 * 4) + scalars + work
+    }
+
+    /// Bytes of scratch, beside the lists, for multiplying `count` gathered entries.
+    pub(super) fn gathered_bytes(&self, section: Section, count: usize) -> u64 {
+        align(count as u64 * SCALAR_BYTES)
+            + align(count as u64 * point_bytes(section))
+            + self.cut(count).work_bytes(section, self.processors)
+    }
+}
+
+/// Entries in each query of a circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) h: usize,
+    pub(super) l: usize,
+    pub(super) a: usize,
+    pub(super) b: usize,
+}
+
+impl Counts {
+    pub(super) fn of(shape: &CircuitShape) -> Self {
+        Self {
+            h: shape.sizes.domain() - 1,
+            l: shape.sizes.aux,
+            a: shape.sizes.inputs + shape.a_aux.ones(),
+            b: shape.b_inputs.ones() + shape.b_aux.ones(),
+        }
+    }
+
+    /// With at most `len` entries a query, as where points come in pieces.
+    pub(super) fn in_pieces(&self, len: usize) -> Self {
+        Self {
+            h: self.h.min(len),
+            l: self.l.min(len),
+            a: self.a.min(len),
+            b: self.b.min(len),
+        }
+    }
+
+    pub(super) fn of_section(&self, section: Section) -> usize {
+        match section {
+            Section::H => self.h,
+            Section::L => self.l,
+            Section::A => self.a,
+            Section::BG1 | Section::BG2 => self.b,
+            Section::VerifyingKey | Section::Ic => 0,
+        }
+    }
+}
+
+/// Device bytes of one proof, by region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Workspace {
+    /// Evaluations of A, then coefficients of h.
+    pub(super) a: u64,
+    /// B and C during the transforms, everything else after them.
+    pub(super) scratch: u64,
+    /// Inputs and auxiliary variables.
+    pub(super) assignment: u64,
+    /// What sums leave.
+    pub(super) rows: u64,
+}
+
+impl Workspace {
+    pub(super) fn of(sizes: &CircuitSizes, counts: &Counts, cutting: &Cutting) -> Self {
+        let column = align(sizes.domain() as u64 * SCALAR_BYTES);
+        let scratch = QUERIES.iter().fold(2 * column, |most, &section| {
+            let count = counts.of_section(section);
+            let bytes = match section {
+                Section::H => cutting.cut(count).work_bytes(section, cutting.processors),
+                _ => cutting.query_bytes(section, count, section != Section::L),
+            };
+            most.max(bytes)
+        });
+        let rows = QUERIES
+            .iter()
+            .map(|&section| rows_bytes(section, counts.of_section(section), cutting))
+            .max()
+            .unwrap_or(0);
+        Self {
+            a: column,
+            scratch,
+            assignment: align((sizes.inputs + sizes.aux) as u64 * SCALAR_BYTES),
+            rows: QUERIES.len() as u64 * rows,
+        }
+    }
+
+    pub(super) fn total(&self) -> u64 {
+        self.a + self.scratch + self.assignment + self.rows
+    }
+
+    /// Room for the larger of each region.
+    pub(super) fn union(&self, other: &Self) -> Self {
+        Self {
+            a: self.a.max(other.a),
+            scratch: self.scratch.max(other.scratch),
+            assignment: self.assignment.max(other.assignment),
+            rows: self.rows.max(other.rows),
+        }
+    }
+}
+
+/// Bytes of the rows of a query at their most: its ones' row, and its rest's.
+pub(super) fn rows_bytes(section: Section, count: usize, cutting: &Cutting) -> u64 {
+    let rest = cutting.most(count, |cut| cut.rows_bytes(section));
+    align(row_bytes(section)) + align(rest)
+}

@@ -1,0 +1,138 @@
+//! Keys from files, decoded and checked on the device.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+
+use blstrs::Scalar;
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
+
+use super::proofs::{bytes, circuit, cpu, cuda_job, proved};
+use super::{STAGING_BYTES, backend};
+use crate::column::CColumn;
+use crate::cpu::h::CSource;
+use crate::cpu::tests::circuit::Assignment;
+use crate::cpu::tests::{job, meaningless_key};
+use crate::cuda::{CudaBackend, CudaJob, PointBytes};
+use crate::key::{Key, KeyChecks, PointCheck, Section};
+use crate::{BackendError, Proved};
+
+fn open(path: &Path) -> Arc<Key> {
+    let checks = KeyChecks {
+        points: PointCheck::None,
+        digest: None,
+    };
+    Arc::new(Key::open(path, &checks).expect("a whole key"))
+}
+
+fn with_key(job: CudaJob, key: &Arc<Key>) -> CudaJob {
+    let source: Arc<Key> = Arc::clone(key);
+    CudaJob {
+        source: source as Arc<dyn PointBytes>,
+        ..job
+    }
+}
+
+/// A circuit whose key takes several turns of the staging buffers.
+#[test]
+fn gpu_a_key_file_gives_the_bytes_of_its_points_in_memory() {
+    let Some(gpu) = backend(|_| {}) else { return };
+    let assignment = Assignment::of(circuit(&mut ChaCha8Rng::seed_from_u64(15), 15));
+    let parameters = Arc::new(meaningless_key(&assignment.shape(), 52));
+    assert!(parameters.l.len() * 96 > 2 * STAGING_BYTES, "several turns");
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("key.params");
+    parameters
+        .write(File::create(&path).expect("a new file"))
+        .expect("a file takes all bytes");
+    let job = job(
+        &assignment,
+        CColumn::Scratch,
+        parameters,
+        Scalar::from(3),
+        Scalar::from(5),
+    );
+    let in_memory = cuda_job(&assignment, &job, CSource::Product);
+    let from_file = with_key(cuda_job(&assignment, &job, CSource::Product), &open(&path));
+    let theirs = cpu().submit_job(job).done().expect("a request that fits");
+    for job in [in_memory, from_file] {
+        assert_eq!(bytes(&proved(&gpu, job).proof), bytes(&theirs.proof));
+    }
+}
+
+/// Proves with a damaged copy of a key and then with the whole one.
+fn fault(
+    gpu: &CudaBackend,
+    assignment: &Assignment,
+    whole: &Path,
+    damage: impl FnOnce(&Key, &mut Vec<u8>),
+    new_job: &impl Fn() -> CudaJob,
+) -> (BackendError, Proved) {
+    let damaged = whole.with_extension("damaged");
+    let mut contents = fs::read(whole).expect("a key");
+    damage(&open(whole), &mut contents);
+    fs::write(&damaged, contents).expect("a copy");
+    assert!(!assignment.aux.is_empty());
+    let mut pending = gpu.submit_job(with_key(new_job(), &open(&damaged)));
+    assert!(pending.columns_read().is_some(), "the columns come back");
+    let error = pending.done().expect_err("a damaged key");
+    (error, proved(gpu, with_key(new_job(), &open(whole))))
+}
+
+#[test]
+fn gpu_a_wrong_point_is_told_with_its_place_and_the_next_proof_is_right() {
+    let Some(gpu) = backend(|_| {}) else { return };
+    let assignment = Assignment::of(circuit(&mut ChaCha8Rng::seed_from_u64(8), 8));
+    let parameters = Arc::new(meaningless_key(&assignment.shape(), 52));
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("key.params");
+    parameters
+        .write(File::create(&path).expect("a new file"))
+        .expect("a file takes all bytes");
+    let job = job(
+        &assignment,
+        CColumn::Scratch,
+        parameters,
+        Scalar::from(3),
+        Scalar::from(5),
+    );
+    let new_job = || cuda_job(&assignment, &job, CSource::Product);
+    let expected = proved(&gpu, new_job());
+    for section in [
+        Section::H,
+        Section::L,
+        Section::A,
+        Section::BG1,
+        Section::BG2,
+    ] {
+        let point_bytes = if section == Section::BG2 { 192 } else { 96 };
+        let index = 7;
+        type Damage = fn(&mut [u8]);
+        let cases: [(&str, Damage); 4] = [
+            ("not on the curve", |point| *point.last_mut().unwrap() ^= 1),
+            ("bad encoding", |point| point[0] |= 0x80),
+            ("bad encoding", |point| point[48..].fill(0x1f)),
+            ("point at infinity", |point| {
+                point.fill(0);
+                point[0] = 0x40;
+            }),
+        ];
+        for (what, damage) in cases {
+            let (error, after) = fault(
+                &gpu,
+                &assignment,
+                &path,
+                |key, contents| {
+                    let at = key.offset(section) as usize + index * point_bytes;
+                    damage(&mut contents[at..][..point_bytes]);
+                },
+                &new_job,
+            );
+            let text = error.to_string();
+            let place = format!("section {section}, point {index} at offset");
+            assert!(text.contains(&place) && text.contains(what), "{text}");
+            assert_eq!(bytes(&after.proof), bytes(&expected.proof));
+        }
+    }
+}

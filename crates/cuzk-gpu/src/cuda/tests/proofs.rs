@@ -1,0 +1,241 @@
+//! Whole proofs: the bytes of the CPU backend.
+
+use std::sync::Arc;
+
+use bellperson::groth16::{Parameters, Proof};
+use blstrs::{Bls12, Scalar};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+
+use super::backend;
+use crate::column::CColumn;
+use crate::cpu::h::{CSource, Transforms};
+use crate::cpu::tests::circuit::{Assignment, RandomCircuit};
+use crate::cpu::tests::{column, job, meaningless_key, options, scalar};
+use crate::cpu::{CpuBackend, Job};
+use crate::cuda::{CudaBackend, CudaJob, PointBytes};
+use crate::key::KeyTier;
+use crate::{Columns, Proved};
+
+pub(super) fn bytes(proof: &Proof<Bls12>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    proof.write(&mut bytes).expect("a vector takes all bytes");
+    bytes
+}
+
+/// The same job for the device, with columns of one scalar a constraint.
+pub(super) fn cuda_job(
+    assignment: &Assignment,
+    job: &Job<Parameters<Bls12>>,
+    c_source: CSource,
+) -> CudaJob {
+    let rows = assignment.a.len();
+    let source: Arc<Parameters<Bls12>> = Arc::clone(&job.source);
+    CudaJob {
+        columns: Columns {
+            a: column(&assignment.a, rows),
+            b: column(&assignment.b, rows),
+            c: (c_source == CSource::Synthesised).then(|| column(&assignment.c, rows)),
+            aux: column(&assignment.aux, assignment.aux.len()),
+        },
+        inputs: job.inputs.clone(),
+        shape: Arc::clone(&job.shape),
+        source: source as Arc<dyn PointBytes>,
+        r: job.r,
+        s: job.s,
+    }
+}
+
+pub(super) fn proved(backend: &CudaBackend, job: CudaJob) -> Proved {
+    let mut pending = backend.submit_job(job);
+    assert!(pending.columns_read().is_some(), "the columns come back");
+    pending.done().expect("a request that fits")
+}
+
+pub(super) fn cpu() -> CpuBackend {
+    CpuBackend::new(options(CSource::Product, Transforms::Six)).expect("threads")
+}
+
+/// Proves one circuit on both; the key is the same for each `key_seed` and shape.
+fn compare(cpu: &CpuBackend, gpu: &CudaBackend, c_source: CSource, circuit: RandomCircuit) {
+    let assignment = Assignment::of(circuit);
+    let mut rng = ChaCha8Rng::seed_from_u64(circuit.seed);
+    let (r, s) = (scalar(&mut rng), scalar(&mut rng));
+    let key = Arc::new(meaningless_key(&assignment.shape(), circuit.seed));
+    let job = job(&assignment, CColumn::Scratch, key, r, s);
+    let cuda_job = cuda_job(&assignment, &job, c_source);
+    let theirs = cpu.submit_job(job).done().expect("a request that fits");
+    let ours = proved(gpu, cuda_job);
+    assert_eq!(bytes(&ours.proof), bytes(&theirs.proof), "{circuit:?}");
+}
+
+/// A circuit of about 2^log constraints.
+pub(super) fn circuit(rng: &mut ChaCha8Rng, log: u32) -> RandomCircuit {
+    let products = (1usize << log) - 8 + rng.next_u32() as usize % 16;
+    RandomCircuit {
+        seed: rng.next_u64(),
+        products: products.max(1),
+        early_inputs: rng.next_u32() as usize % 4,
+        late_inputs: rng.next_u32() as usize % 3,
+        unused: rng.next_u32() as usize % 3,
+        is_boolean: rng.next_u32().is_multiple_of(3),
+        has_no_aux: log < 8 && rng.next_u32().is_multiple_of(8),
+        has_inputs_in_b: rng.next_u32().is_multiple_of(2),
+    }
+}
+
+/// Circuits to compare; `CUZK_GPU_CIRCUITS` asks for more.
+fn circuits() -> u64 {
+    let asked = std::env::var("CUZK_GPU_CIRCUITS").ok();
+    asked.and_then(|text| text.parse().ok()).unwrap_or(60)
+}
+
+#[test]
+fn gpu_random_circuits_give_the_cpus_bytes() {
+    let Some(gpu) = backend(|_| {}) else { return };
+    let cpu = cpu();
+    for seed in 0..circuits() {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        // Small ones are cheap and have the odd cases; a few are large.
+        let log = match seed % 40 {
+            39 => 13 + rng.next_u32() % 6,
+            _ => 3 + rng.next_u32() % 9,
+        };
+        compare(&cpu, &gpu, CSource::Product, circuit(&mut rng, log));
+    }
+}
+
+#[test]
+fn gpu_every_switch_gives_the_cpus_bytes() {
+    let cpu = cpu();
+    for (at, (c_source, transforms)) in [
+        (CSource::Product, Transforms::Six),
+        (CSource::Product, Transforms::Seven),
+        (CSource::Synthesised, Transforms::Six),
+        (CSource::Synthesised, Transforms::Seven),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for is_split in [true, false] {
+            for window_bits in [None, Some(10), Some(13), Some(20)] {
+                let gpu = backend(|options| {
+                    options.c_source = c_source;
+                    options.transforms = transforms;
+                    options.is_split = is_split;
+                    options.window_bits = window_bits;
+                    options.chunk_len_max = 512;
+                });
+                let Some(gpu) = gpu else { return };
+                let mut rng = ChaCha8Rng::seed_from_u64(at as u64);
+                compare(&cpu, &gpu, c_source, circuit(&mut rng, 11));
+            }
+        }
+    }
+}
+
+/// Two circuits by turns: after the first of each nothing is allocated, and what is
+/// held stays the same.
+#[test]
+fn gpu_two_circuits_by_turns_allocate_nothing() {
+    let Some(gpu) = backend(|_| {}) else { return };
+    let mut rng = ChaCha8Rng::seed_from_u64(5);
+    let prepared: Vec<_> = [9, 12]
+        .map(|log| {
+            let assignment = Assignment::of(circuit(&mut rng, log));
+            let key = Arc::new(meaningless_key(&assignment.shape(), 1));
+            let job = job(
+                &assignment,
+                CColumn::Scratch,
+                key,
+                Scalar::from(3),
+                Scalar::from(4),
+            );
+            (assignment, job)
+        })
+        .into();
+    let mut first = Vec::new();
+    let mut held = None;
+    for turn in 0..300 {
+        let (assignment, job) = &prepared[turn % 2];
+        let proof = bytes(&proved(&gpu, cuda_job(assignment, job, CSource::Product)).proof);
+        if turn < 2 {
+            first.push(proof);
+            continue;
+        }
+        assert_eq!(proof, first[turn % 2], "turn {turn}");
+        let now = (gpu.device_bytes(), gpu.device_allocations());
+        assert_eq!(*held.get_or_insert(now), now, "turn {turn}");
+    }
+}
+
+/// A device with room for one key at a time, as far as the limit says.
+#[test]
+fn gpu_keys_make_room_for_each_other_and_a_proof_that_never_fits_is_refused() {
+    let mut rng = ChaCha8Rng::seed_from_u64(6);
+    let assignment = Assignment::of(circuit(&mut rng, 10));
+    let jobs = [1, 2].map(|seed| {
+        let key = Arc::new(meaningless_key(&assignment.shape(), seed));
+        job(
+            &assignment,
+            CColumn::Scratch,
+            key,
+            Scalar::from(3),
+            Scalar::from(4),
+        )
+    });
+    let Some(gpu) = backend(|_| {}) else { return };
+    let expected = jobs
+        .each_ref()
+        .map(|job| bytes(&proved(&gpu, cuda_job(&assignment, job, CSource::Product)).proof));
+    let both = gpu.device_bytes();
+    drop(gpu);
+
+    let gpu = backend(|options| options.memory_bytes_max = Some(both - 1));
+    let Some(gpu) = gpu else { return };
+    for turn in 0..6 {
+        let job = &jobs[turn % 2];
+        let proof = bytes(&proved(&gpu, cuda_job(&assignment, job, CSource::Product)).proof);
+        assert_eq!(proof, expected[turn % 2]);
+        assert!(gpu.device_bytes() < both);
+    }
+    drop(gpu);
+
+    let gpu = backend(|options| options.memory_bytes_max = Some(4 << 20));
+    let Some(gpu) = gpu else { return };
+    let mut pending = gpu.submit_job(cuda_job(&assignment, &jobs[0], CSource::Product));
+    assert!(pending.columns_read().is_some(), "the columns come back");
+    let error = pending.done().expect_err("a proof that does not fit");
+    assert!(
+        error.to_string().contains("the limit is 4194304"),
+        "{error}"
+    );
+}
+
+/// A device whose memory holds no whole key: the points come in pieces, the bytes of
+/// the proof are the same, and it says so.
+#[test]
+fn gpu_a_key_that_does_not_fit_is_streamed() {
+    let assignment = Assignment::of(circuit(&mut ChaCha8Rng::seed_from_u64(18), 18));
+    let key = Arc::new(meaningless_key(&assignment.shape(), 1));
+    let job = job(
+        &assignment,
+        CColumn::Scratch,
+        key,
+        Scalar::from(3),
+        Scalar::from(4),
+    );
+    let Some(gpu) = backend(|_| {}) else { return };
+    let resident = proved(&gpu, cuda_job(&assignment, &job, CSource::Product));
+    assert_eq!(resident.tier, Some(KeyTier::Resident));
+    let held = gpu.device_bytes();
+    drop(gpu);
+    let key_bytes = (1u64 << 18) * (96 * 4 + 192);
+    let gpu = backend(|options| options.memory_bytes_max = Some(held - key_bytes / 2));
+    let Some(gpu) = gpu else { return };
+    for _ in 0..3 {
+        let streamed = proved(&gpu, cuda_job(&assignment, &job, CSource::Product));
+        assert_eq!(streamed.tier, Some(KeyTier::File));
+        assert_eq!(bytes(&streamed.proof), bytes(&resident.proof));
+    }
+}

@@ -1,0 +1,82 @@
+//! The plan of bytes, without a device.
+
+use crate::cuda::plan::{Counts, Cut, Cutting, QUERIES, Workspace, align, rows_bytes};
+use crate::key::Section;
+use crate::shape::CircuitSizes;
+
+const CUTTING: Cutting = Cutting {
+    chunk_max: 1 << 24,
+    window_bits: None,
+    processors: 132,
+};
+
+#[test]
+fn windows_cover_a_scalar_and_chunks_every_entry() {
+    for log in 0..=27 {
+        for count in [(1usize << log) - 1, 1 << log, (1 << log) + 1] {
+            let cut = Cut::new(count, 1 << 24, None);
+            assert!((10..=18).contains(&cut.window_bits), "{cut:?}");
+            assert!(cut.windows() * cut.window_bits as usize >= 255, "{cut:?}");
+            assert!(
+                (cut.windows() - 1) * (cut.window_bits as usize) < 255,
+                "{cut:?}"
+            );
+            assert!(cut.chunks() * cut.chunk >= count, "{cut:?}");
+            assert_eq!(cut.chunk % 32, 0, "{cut:?}");
+        }
+    }
+}
+
+/// A query with fewer full scalars than the most may have more windows: the rows must
+/// have room for it too.
+#[test]
+fn rows_have_room_for_every_number_of_full_scalars() {
+    for count in [1usize, 40, 5_000, 300_000, 9_000_000] {
+        for section in QUERIES {
+            let rows = rows_bytes(section, count, &CUTTING);
+            for rest in (1..=count).step_by((count / 997).max(1)) {
+                let cut = CUTTING.cut(rest);
+                assert!(rows >= cut.rows_bytes(section), "{section} {count} {rest}");
+            }
+        }
+    }
+}
+
+/// With the share of full scalars that a Filecoin witness has, they are gathered:
+/// the scratch that there is for other things is enough.
+#[test]
+fn a_filecoin_witness_is_gathered() {
+    for log in [15, 20, 24, 27] {
+        let count = 1usize << log;
+        for section in [Section::L, Section::A, Section::BG2] {
+            let scratch = (64u64 << log).max(CUTTING.query_bytes(section, count, true));
+            let room = scratch - 2 * align(count as u64 * 4);
+            let share = if section == Section::BG2 { 8 } else { 5 };
+            let needed = CUTTING.gathered_bytes(section, count / share);
+            assert!(needed <= room, "{section} 2^{log}: {needed} of {room}");
+        }
+    }
+}
+
+/// The largest circuit that is proved, PoRep of 32 GiB: what stands in the module's
+/// documentation, in figures.
+#[test]
+fn a_part_of_32_gib_takes_what_the_plan_says() {
+    let sizes = CircuitSizes {
+        inputs: 328,
+        aux: 130_169_893,
+        constraints: 130_278_869,
+    };
+    let counts = Counts {
+        h: (1 << 27) - 1,
+        l: sizes.aux,
+        a: 129_753_292 + 328,
+        b: 33_112_281 + 328,
+    };
+    let workspace = Workspace::of(&sizes, &counts, &CUTTING);
+    assert_eq!(workspace.a, 1 << 32);
+    assert_eq!(workspace.scratch, 2 << 32);
+    let variables = (sizes.aux as u64 + 328) * 32;
+    assert_eq!(workspace.assignment, variables.next_multiple_of(256));
+    assert!(workspace.total() < 17_100_000_000, "{workspace:?}");
+}

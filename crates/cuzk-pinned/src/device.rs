@@ -1,0 +1,34 @@
+//! Page-locked memory for a device, in programs built with and without CUDA.
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use crate::backing::Backing;
+use crate::page_lock::PageLocker;
+
+/// What page-locked memory is made with on a machine that has a device.
+#[derive(Debug)]
+pub struct PageLockedMemory {
+    /// Allocates page-locked buffers.
+    pub backing: Arc<dyn Backing>,
+    /// Locks ordinary ones.
+    pub locker: PageLocker,
+}
+
+/// Page-locked memory for the device of this number, and for all others of the
+/// process. `threads` touch new memory.
+///
+/// # Errors
+/// Why there is none, in words: no driver, no such device, a program without CUDA.
+pub fn page_locked_memory(
+    ordinal: usize,
+    threads: NonZero<usize>,
+) -> Result<PageLockedMemory, String> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::page_locked_memory(ordinal, threads).map_err(|error| error.to_string());
+    #[cfg(not(feature = "cuda"))]
+    {
+        let _ = (ordinal, threads);
+        Err("this program was built without CUDA".to_owned())
+    }
+}

@@ -1,0 +1,124 @@
+//! A circuit of any size whose witness has a stated share of full-size values and
+//! is bits otherwise, as a Filecoin witness is.
+
+use bellpepper_core::{Circuit, ConstraintSystem, LinearCombination, SynthesisError, Variable};
+use blstrs::Scalar;
+use cuzk_core::{CircuitId, CircuitSpec};
+use cuzk_synth::Pass;
+
+/// Constraints that every circuit has beside its variables': two rows of inputs and
+/// one that binds the result.
+const ROWS: usize = 3;
+
+/// The circuit: per variable one constraint. A full value is the square of the one
+/// before; a bit b is `b * 1 = b`, and every fourth `b * (1 - b) = 0`, so that about
+/// a quarter of the variables are dense in B.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mixed {
+    /// Logarithm of the domain, which the constraints fill.
+    pub log_size: u32,
+    /// Full-size values in a thousand.
+    pub full_per_mille: u32,
+}
+
+impl Mixed {
+    fn variables(&self) -> usize {
+        (1 << self.log_size) - ROWS
+    }
+
+    /// Whether variable `at` is full-size: spread evenly.
+    fn is_full(&self, at: usize) -> bool {
+        let share = |at: usize| at as u64 * u64::from(self.full_per_mille) / 1000;
+        share(at + 1) != share(at)
+    }
+}
+
+impl Circuit<Scalar> for Mixed {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
+        let one = CS::one();
+        let mut value = Scalar::from(0x0123_4567_89ab_cdef);
+        let mut last: Option<Variable> = None;
+        for at in 0..self.variables() {
+            if self.is_full(at) {
+                let square = value * value;
+                let next = cs.alloc(|| "full", || Ok(square))?;
+                match last {
+                    Some(last) => {
+                        cs.enforce(|| "square", |lc| lc + last, |lc| lc + last, |lc| lc + next);
+                    }
+                    None => {
+                        let first = LinearCombination::zero() + (value, one);
+                        cs.enforce(
+                            || "first",
+                            |_| first.clone(),
+                            |_| first.clone(),
+                            |lc| lc + next,
+                        );
+                    }
+                }
+                value = square;
+                last = Some(next);
+                continue;
+            }
+            // Half of the bits are one, in no simple order.
+            let bit = Scalar::from((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63);
+            let next = cs.alloc(|| "bit", || Ok(bit))?;
+            if at.is_multiple_of(4) {
+                cs.enforce(|| "bit", |lc| lc + next, |lc| lc + one - next, |lc| lc);
+            } else {
+                cs.enforce(|| "bit", |lc| lc + next, |lc| lc + one, |lc| lc + next);
+            }
+        }
+        let result = cs.alloc_input(|| "result", || Ok(value))?;
+        let last = last.ok_or(SynthesisError::AssignmentMissing)?;
+        cs.enforce(|| "result", |lc| lc + last, |lc| lc + one, |lc| lc + result);
+        Ok(())
+    }
+}
+
+impl CircuitSpec for Mixed {
+    fn id(&self) -> CircuitId {
+        CircuitId::from(format!("mixed-{}-{}", self.log_size, self.full_per_mille).as_str())
+    }
+
+    fn params_file(&self) -> String {
+        format!("{}.params", self.id())
+    }
+
+    fn vk_file(&self) -> String {
+        format!("{}.vk", self.id())
+    }
+
+    fn params_digest(&self) -> Option<String> {
+        None
+    }
+
+    fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        self.synthesize(pass)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bellpepper_core::test_cs::TestConstraintSystem;
+
+    #[test]
+    fn it_is_satisfied_and_fills_its_domain() {
+        for full_per_mille in [13, 110, 500] {
+            let circuit = Mixed {
+                log_size: 10,
+                full_per_mille,
+            };
+            let mut cs = TestConstraintSystem::<Scalar>::new();
+            circuit.synthesize(&mut cs).expect("a witness");
+            assert!(cs.is_satisfied(), "{:?}", cs.which_is_unsatisfied());
+            // The two input rows are added by whoever proves.
+            assert_eq!(cs.num_constraints() + 2, 1 << 10);
+            let full = (0..circuit.variables())
+                .filter(|at| circuit.is_full(*at))
+                .count();
+            assert_eq!(full, circuit.variables() * full_per_mille as usize / 1000);
+        }
+    }
+}
