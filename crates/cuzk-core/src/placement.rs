@@ -304,8 +304,9 @@ impl Placing {
         })
     }
 
-    /// Whether a request could ever be granted: `column_bytes` where columns are placed,
-    /// `bytes` of ordinary memory beside them.
+    /// Whether a request could ever be granted, and its bytes: columns of `lens` bytes
+    /// where they are placed, `bytes` of ordinary memory beside them. What is held
+    /// until the end is no wait's to bring.
     ///
     /// # Errors
     /// [`BudgetError::TooLarge`] or [`BudgetError::Closed`].
@@ -313,26 +314,36 @@ impl Placing {
         &self,
         memory: &ColumnMemory,
         consumer: Consumer,
-        column_bytes: u64,
+        lens: &[usize],
         bytes: u64,
-    ) -> Result<(), BudgetError> {
-        let (budget, total_bytes) = (memory.budget(), column_bytes.saturating_add(bytes));
+    ) -> Result<u64, BudgetError> {
         let pool = match self.policy {
             PlacementRefused::FallBack => &memory.heap,
             PlacementRefused::Wait | PlacementRefused::Fail => memory.pool(self.way),
         };
-        pool.budget()
-            .check_both(consumer, column_bytes, budget, bytes)?;
-        let limit_bytes = budget.limit_bytes().saturating_sub(memory.fixed_bytes);
-        if total_bytes > limit_bytes {
-            return Err(BudgetError::TooLarge {
-                ledger: budget.name(),
-                consumer,
-                asked_bytes: total_bytes,
-                limit_bytes,
-            });
+        // What overflows is more than any budget has, and refused as such.
+        let column_bytes = lens
+            .iter()
+            .try_fold(0_u64, |sum, &len| {
+                sum.checked_add(pool.capacity_of(len)? as u64)
+            })
+            .unwrap_or(u64::MAX);
+        let total_bytes = column_bytes.saturating_add(bytes);
+        let (share, budget) = (pool.budget(), memory.budget());
+        share.check_both(consumer, column_bytes, budget, bytes)?;
+        // The backend's buffers count in the page-locked share, and so in the budget.
+        for (ledger, asked_bytes) in [(share, column_bytes), (budget, total_bytes)] {
+            let limit_bytes = ledger.limit_bytes().saturating_sub(memory.fixed_bytes);
+            if asked_bytes > limit_bytes {
+                return Err(BudgetError::TooLarge {
+                    ledger: ledger.name(),
+                    consumer,
+                    asked_bytes,
+                    limit_bytes,
+                });
+            }
         }
-        Ok(())
+        Ok(total_bytes)
     }
 
     /// The pool that columns come from unless they are refused.

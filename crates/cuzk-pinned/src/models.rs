@@ -6,7 +6,7 @@
 use cuzk_budget::{Budget, Consumer, Priority, Wait};
 use loom::thread;
 
-use crate::{AcquireRequest, Fence, PinnedPool};
+use crate::{AcquireRequest, Fence, HeapBacking, PinnedPool, PoolOptions};
 
 const JOB: Consumer = Consumer("job");
 
@@ -147,5 +147,39 @@ fn loom_the_pool_may_go_while_a_buffer_comes_back() {
         drop(pool);
         user.join().unwrap();
         assert_eq!(budget.usage().used_bytes, 0);
+    });
+}
+
+#[test]
+fn loom_a_part_waits_for_its_buffer_and_for_ordinary_bytes() {
+    model(|| {
+        let host = Budget::new(8);
+        let share = host.share("page-locked memory", 4);
+        let pool = PinnedPool::with_bytes_in(
+            share.clone(),
+            host.clone(),
+            HeapBacking,
+            PoolOptions::STANDARD,
+        );
+        // Either may come back last.
+        let buffer = pool.try_acquire(&request(&[4])).unwrap();
+        let bytes = host.try_reserve(JOB, 4).unwrap();
+        let waiting = {
+            let pool = pool.clone();
+            thread::spawn(move || {
+                let part = AcquireRequest {
+                    bytes: 4,
+                    ..request(&[4])
+                };
+                drop(pool.acquire(&part).unwrap());
+            })
+        };
+        let user = thread::spawn(move || drop(buffer));
+        drop(bytes);
+        user.join().unwrap();
+        waiting.join().unwrap();
+        assert_eq!((host.usage().used_bytes, share.usage().used_bytes), (4, 4));
+        let stats = pool.stats();
+        assert_eq!((stats.allocations, stats.reuses, stats.frees), (1, 1, 0));
     });
 }

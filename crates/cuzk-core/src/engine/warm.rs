@@ -11,7 +11,7 @@ use crate::stage;
 /// What is planned, by the names in the plan.
 const COLUMNS: Consumer = Consumer("columns");
 const WORK: Consumer = Consumer("work");
-const STAGING: Consumer = Consumer("staging");
+const BACKEND: Consumer = Consumer("backend's buffers");
 
 const BYTES_PER_SCALAR: u64 = size_of::<blstrs::Scalar>() as u64;
 
@@ -92,12 +92,13 @@ impl Engine {
         }
         let fixed_bytes = self.shared.memory.fixed_bytes();
         if fixed_bytes > 0 {
-            plan.add(STAGING, &[Factor::new(fixed_bytes, "bytes")])?;
+            plan.add(BACKEND, &[Factor::new(fixed_bytes, "bytes")])?;
         }
         Ok(plan)
     }
 
-    /// Whether the columns alone fit where they are placed.
+    /// Whether the columns fit where they are placed, in the pages that they take
+    /// there, beside what the backend has for good; and the work beside them.
     fn check_columns(&self, needs: &[Need], parts: u64) -> Result<(), BudgetError> {
         let pool = self.shared.placing.pool(&self.shared.memory);
         let bytes = needs
@@ -107,6 +108,10 @@ impl Engine {
             .try_fold(0_u64, |sum, bytes| sum.checked_add(bytes? as u64))
             .and_then(|bytes| bytes.checked_mul(parts))
             .unwrap_or(u64::MAX);
-        pool.budget().check(COLUMNS, bytes)
+        let bytes = bytes.saturating_add(self.shared.memory.fixed_bytes());
+        let work_bytes = needs.iter().map(|need| need.work_bytes).max();
+        let work_bytes = work_bytes.unwrap_or(0).saturating_mul(parts);
+        pool.budget()
+            .check_both(COLUMNS, bytes, self.budget(), work_bytes)
     }
 }

@@ -148,14 +148,7 @@ impl Ask<'_> {
             part,
             sizes,
         } = *self;
-        let lens: Vec<usize> = shared
-            .backend
-            .layout(&sizes)
-            .lens()
-            .into_iter()
-            // What overflows is more than any budget has, and refused as such.
-            .map(|len| Column::bytes(len).unwrap_or(usize::MAX))
-            .collect();
+        let lens = column_lens(&shared.backend.layout(&sizes));
         let (tier, to_load) = match points {
             Points::InFile => (cuzk_gpu::KeyTier::File, 0),
             Points::Resident => (cuzk_gpu::KeyTier::Resident, 0),
@@ -175,12 +168,9 @@ impl Ask<'_> {
         } else {
             "a part"
         };
-        let column_bytes = lens
-            .iter()
-            .fold(0, |sum: u64, &len| sum.saturating_add(len as u64));
         shared
             .placing
-            .check(&shared.memory, PARTS, column_bytes, request.bytes)
+            .check(&shared.memory, PARTS, &lens, request.bytes)
             .map_err(|source| Failure::fatal(ProveError::Memory { what, source }))?;
         let granted = shared.placing.acquire(&shared.memory, &request, waits);
         granted.map_err(|error| {
@@ -220,16 +210,21 @@ pub(crate) fn check_fits(
 ) -> Result<u64, ProveError> {
     let sizes = foreseen(shared, circuit, key);
     let memory = PartMemory::of(shared.backend.as_ref(), &sizes, key, shared.tuning.key_tier);
-    let column_bytes = memory.column_bytes();
+    let lens = column_lens(&shared.backend.layout(&sizes));
     let bytes = memory.work_bytes.saturating_add(memory.key_bytes);
-    shared
-        .placing
-        .check(&shared.memory, PARTS, column_bytes, bytes)
-        .map_err(|source| ProveError::Memory {
-            what: "a part",
-            source,
-        })?;
-    Ok(column_bytes.saturating_add(bytes))
+    let checked = shared.placing.check(&shared.memory, PARTS, &lens, bytes);
+    checked.map_err(|source| ProveError::Memory {
+        what: "a part",
+        source,
+    })
+}
+
+/// Bytes of each column.
+fn column_lens(layout: &ColumnLayout) -> Vec<usize> {
+    let lens = layout.lens().into_iter();
+    // What overflows is more than any budget has, and refused as such.
+    lens.map(|len| Column::bytes(len).unwrap_or(usize::MAX))
+        .collect()
 }
 
 /// The columns of a part of a circuit and its working memory, as far as its hint or

@@ -416,6 +416,38 @@ fn a_part_that_leaves_no_room_for_the_ring_is_refused_at_once() {
 }
 
 #[test]
+fn a_part_that_leaves_the_share_no_room_for_the_ring_is_refused_at_once() {
+    let house = house(Placement::Direct, PlacementRefused::Wait);
+    let options = StagingOptions {
+        chunk_bytes: NonZero::new(4096).expect("not zero"),
+        ..StagingOptions::with_threads(NonZero::new(1).expect("not zero"))
+    };
+    for short_bytes in [0, 1] {
+        let share_bytes = column_bytes(&house) + 2 * 4096 - short_bytes;
+        let mut memory = memory(share_bytes, LOCKED, &PretendLock::default());
+        let ring = memory.staging_ring(options).expect("there is room");
+        let (engine, _) = start(&house, memory);
+        match prove(&engine, &SquaresJob::new(20, 2, 1)) {
+            Ok(reply) => assert_eq!((reply.placement(), short_bytes), ("direct", 0)),
+            Err(ProveError::Memory {
+                source:
+                    BudgetError::TooLarge {
+                        ledger,
+                        asked_bytes,
+                        ..
+                    },
+                ..
+            }) => {
+                assert_eq!((&*ledger, short_bytes), ("page-locked memory", 1));
+                assert_eq!(asked_bytes, column_bytes(&house));
+            }
+            Err(error) => panic!("{error}"),
+        }
+        drop(ring);
+    }
+}
+
+#[test]
 fn columns_are_given_back_when_they_are_read() {
     for placement in [Placement::Direct, Placement::Register] {
         let house = house(placement, PlacementRefused::Fail);
