@@ -16,7 +16,9 @@ use super::points::PointBytes;
 use super::prove::{Bench, COUNTERS_BYTES, Clock, KeyPoints, Regions, prove, upload};
 use super::resident::{ResidentKey, ResidentShape, Staging};
 use crate::accelerator::{DeviceBuffers, DeviceOptions};
-use crate::backend::{Backend, Completion, Pending, ProveRequest, Proved, Upload, pending};
+use crate::backend::{
+    Backend, Completion, DeviceUse, Pending, ProveRequest, Proved, Upload, pending,
+};
 use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::cpu::h::CSource;
 use crate::error::BackendError;

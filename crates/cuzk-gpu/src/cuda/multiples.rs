@@ -18,23 +18,26 @@ const WINDOW_BITS: u32 = 12;
 /// Scalars multiplied at a time.
 const BLOCK_LEN: usize = 1 << 20;
 
+/// `cuzk_multiples_g1` or `cuzk_multiples_g2`.
+type MultiplesFunction = unsafe extern "C" fn(
+    *mut border::RawDevice,
+    border::Address,
+    u32,
+    border::Address,
+    usize,
+    border::Address,
+    usize,
+    border::Address,
+    border::Message,
+) -> i32;
+
 /// A group that the device multiplies in.
 pub(super) trait DevicePoint: AffinePoint + Send + Sync + Plain + 'static {
     /// Bytes of a point; a row takes twice, a coordinate half as many.
     const BYTES: u64;
 
     /// The function beyond the border.
-    const FUNCTION: unsafe extern "C" fn(
-        *mut border::RawDevice,
-        border::Address,
-        u32,
-        border::Address,
-        usize,
-        border::Address,
-        usize,
-        border::Address,
-        border::Message,
-    ) -> i32;
+    const FUNCTION: MultiplesFunction;
 }
 
 // SAFETY: coordinates are limbs, of which any bytes are a value in memory; whether
@@ -45,32 +48,12 @@ unsafe impl Plain for G2Affine {}
 
 impl DevicePoint for G1Affine {
     const BYTES: u64 = 96;
-    const FUNCTION: unsafe extern "C" fn(
-        *mut border::RawDevice,
-        border::Address,
-        u32,
-        border::Address,
-        usize,
-        border::Address,
-        usize,
-        border::Address,
-        border::Message,
-    ) -> i32 = border::cuzk_multiples_g1;
+    const FUNCTION: MultiplesFunction = border::cuzk_multiples_g1;
 }
 
 impl DevicePoint for G2Affine {
     const BYTES: u64 = 192;
-    const FUNCTION: unsafe extern "C" fn(
-        *mut border::RawDevice,
-        border::Address,
-        u32,
-        border::Address,
-        usize,
-        border::Address,
-        usize,
-        border::Address,
-        border::Message,
-    ) -> i32 = border::cuzk_multiples_g2;
+    const FUNCTION: MultiplesFunction = border::cuzk_multiples_g2;
 }
 
 /// A table on the device with room for a block's work.

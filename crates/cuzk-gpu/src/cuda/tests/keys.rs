@@ -4,13 +4,16 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
 
-use blstrs::Scalar;
+use bellperson::groth16::Parameters;
+use blstrs::{Bls12, Scalar};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
+use tempfile::TempDir;
 
 use super::proofs::{bytes, circuit, cpu, cuda_job, proved};
 use super::{STAGING_BYTES, backend};
 use crate::column::CColumn;
+use crate::cpu::Job;
 use crate::cpu::h::CSource;
 use crate::cpu::tests::circuit::Assignment;
 use crate::cpu::tests::{job, meaningless_key};
@@ -26,6 +29,19 @@ fn open(path: &Path) -> Arc<Key> {
     Arc::new(Key::open(path, &checks).expect("a whole key"))
 }
 
+const KEY_FILE: &str = "key.params";
+
+/// A job, and its key in a file too.
+fn written(assignment: &Assignment) -> (TempDir, Job<Parameters<Bls12>>) {
+    let parameters = Arc::new(meaningless_key(&assignment.shape(), 52));
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let file = File::create(directory.path().join(KEY_FILE)).expect("a new file");
+    parameters.write(file).expect("a file takes all bytes");
+    let (r, s) = (Scalar::from(3), Scalar::from(5));
+    let job = job(assignment, CColumn::Scratch, parameters, r, s);
+    (directory, job)
+}
+
 fn with_key(job: CudaJob, key: &Arc<Key>) -> CudaJob {
     let source: Arc<Key> = Arc::clone(key);
     CudaJob {
@@ -39,20 +55,9 @@ fn with_key(job: CudaJob, key: &Arc<Key>) -> CudaJob {
 fn gpu_a_key_file_gives_the_bytes_of_its_points_in_memory() {
     let Some(gpu) = backend(|_| {}) else { return };
     let assignment = Assignment::of(circuit(&mut ChaCha8Rng::seed_from_u64(15), 15));
-    let parameters = Arc::new(meaningless_key(&assignment.shape(), 52));
-    assert!(parameters.l.len() * 96 > 2 * STAGING_BYTES, "several turns");
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let path = directory.path().join("key.params");
-    parameters
-        .write(File::create(&path).expect("a new file"))
-        .expect("a file takes all bytes");
-    let job = job(
-        &assignment,
-        CColumn::Scratch,
-        parameters,
-        Scalar::from(3),
-        Scalar::from(5),
-    );
+    let (directory, job) = written(&assignment);
+    let path = directory.path().join(KEY_FILE);
+    assert!(job.source.l.len() * 96 > 2 * STAGING_BYTES, "several turns");
     let in_memory = cuda_job(&assignment, &job, CSource::Product);
     let from_file = with_key(cuda_job(&assignment, &job, CSource::Product), &open(&path));
     let theirs = cpu().submit_job(job).done().expect("a request that fits");
@@ -84,19 +89,8 @@ fn fault(
 fn gpu_a_wrong_point_is_told_with_its_place_and_the_next_proof_is_right() {
     let Some(gpu) = backend(|_| {}) else { return };
     let assignment = Assignment::of(circuit(&mut ChaCha8Rng::seed_from_u64(8), 8));
-    let parameters = Arc::new(meaningless_key(&assignment.shape(), 52));
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let path = directory.path().join("key.params");
-    parameters
-        .write(File::create(&path).expect("a new file"))
-        .expect("a file takes all bytes");
-    let job = job(
-        &assignment,
-        CColumn::Scratch,
-        parameters,
-        Scalar::from(3),
-        Scalar::from(5),
-    );
+    let (directory, job) = written(&assignment);
+    let path = directory.path().join(KEY_FILE);
     let new_job = || cuda_job(&assignment, &job, CSource::Product);
     let expected = proved(&gpu, new_job());
     for section in [
