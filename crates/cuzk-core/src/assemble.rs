@@ -30,6 +30,13 @@ pub enum StartError {
     /// A device is required, and there is none that can be used.
     #[error("device.policy is \"require-gpu\": {0}")]
     Device(String),
+    /// The limit of the device's memory makes no sense.
+    #[error("device.memory: {0}")]
+    DeviceLimit(LimitError),
+    /// The page-locked share of the budget has no room for the buffers that bring keys
+    /// to the device.
+    #[error("memory.page_locked leaves no room for the device's key buffers: {0}")]
+    KeyBuffers(String),
     /// The engine's own thread could not be started.
     #[error(transparent)]
     Engine(#[from] ProveError),
@@ -105,21 +112,39 @@ fn proving(config: &Config, budget: &Budget) -> Result<Proving, StartError> {
     };
     match config.device_policy {
         DevicePolicy::Cpu => on_cpu("proofs are made on the processor"),
-        DevicePolicy::RequireGpu => on_device(config, budget).map_err(StartError::Device),
-        DevicePolicy::PreferGpu => on_device(config, budget).or_else(|reason| {
-            tracing::warn!(reason, "no device: proofs are made on the processor");
-            on_cpu(&reason)
-        }),
+        policy => match on_device(config, budget) {
+            Ok(proving) => Ok(proving),
+            Err(NoDevice::Wrong(error)) => Err(error),
+            Err(NoDevice::Absent(reason)) if policy == DevicePolicy::RequireGpu => {
+                Err(StartError::Device(reason))
+            }
+            Err(NoDevice::Absent(reason)) => {
+                if cfg!(feature = "cuda") {
+                    tracing::warn!(reason, "no device: proofs are made on the processor");
+                } else {
+                    tracing::info!(reason, "proofs are made on the processor");
+                }
+                on_cpu(&reason)
+            }
+        },
     }
 }
 
-/// A device with page-locked memory, or why there is none.
-fn on_device(config: &Config, budget: &Budget) -> Result<Proving, String> {
+/// Why proofs are not made on a device.
+enum NoDevice {
+    /// There is none that can be used.
+    Absent(String),
+    /// There is one, and the configuration does not fit it.
+    Wrong(StartError),
+}
+
+/// A device with page-locked memory.
+fn on_device(config: &Config, budget: &Budget) -> Result<Proving, NoDevice> {
     let ordinal = config.device_index;
     let threads = threads(config.threads);
-    let page_locked = page_locked_memory(ordinal, threads)?;
-    let limit =
-        page_locked_limit(config, budget.limit_bytes()).map_err(|error| error.to_string())?;
+    let page_locked = page_locked_memory(ordinal, threads).map_err(NoDevice::Absent)?;
+    let limit = page_locked_limit(config, budget.limit_bytes())
+        .map_err(|error| NoDevice::Wrong(error.into()))?;
     let mut memory = ColumnMemory::heap(budget.clone()).with_page_locked(
         limit,
         page_locked.backing,
@@ -128,27 +153,32 @@ fn on_device(config: &Config, budget: &Budget) -> Result<Proving, String> {
     let mut options = DeviceOptions::new(ordinal, threads, BACKEND_QUEUE_MAX);
     options.memory_bytes_max = device_memory_limit(config)?;
     (options.c_source, options.transforms) = quotient(&config.tuning);
-    let keys = memory.key_buffers(KEY_BUFFER_BYTES)?;
+    let keys = memory
+        .key_buffers(KEY_BUFFER_BYTES)
+        .map_err(|reason| NoDevice::Wrong(StartError::KeyBuffers(reason)))?;
     let staging = StagingOptions::with_threads(threads);
     let columns = memory
         .staging_ring_for(&config.tuning, staging)
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| NoDevice::Wrong(error.into()))?;
     let buffers = DeviceBuffers { keys, columns };
-    let backend = open_device(options, buffers).map_err(|error| error.to_string())?;
+    let backend =
+        open_device(options, buffers).map_err(|error| NoDevice::Absent(error.to_string()))?;
     Ok((backend, memory))
 }
 
 /// Bytes of the device's memory that may be held, if a limit is set.
-fn device_memory_limit(config: &Config) -> Result<Option<u64>, String> {
+fn device_memory_limit(config: &Config) -> Result<Option<u64>, NoDevice> {
     let rule = match config.device_memory_limit {
         LimitRule::Automatic => return Ok(None),
+        LimitRule::Bytes(bytes) => return Ok(Some(bytes)),
         rule => rule,
     };
-    let devices = cuzk_gpu::devices()?;
-    let total_bytes = devices
-        .iter()
-        .find(|device| device.ordinal == config.device_index)
-        .map_or(0, |device| device.memory_bytes);
+    let devices = cuzk_gpu::devices().map_err(NoDevice::Absent)?;
+    let index = config.device_index;
+    let device = devices.iter().find(|device| device.ordinal == index);
+    let total_bytes = device
+        .ok_or_else(|| NoDevice::Absent(format!("no device {index}")))?
+        .memory_bytes;
     let whole = MemoryReading {
         total_bytes,
         available_bytes: total_bytes,
@@ -156,7 +186,7 @@ fn device_memory_limit(config: &Config) -> Result<Option<u64>, String> {
     let limit = rule.limit_bytes(&whole);
     limit
         .map(Some)
-        .map_err(|error| format!("device.memory: {error}"))
+        .map_err(|error| NoDevice::Wrong(StartError::DeviceLimit(error)))
 }
 
 impl Engine {

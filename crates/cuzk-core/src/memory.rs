@@ -71,7 +71,8 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// For the backend and the switches that a configuration describes.
+    /// For the CPU backend with the switches that a configuration describes. A device
+    /// takes less host memory: no third column, and hardly any beside the columns.
     ///
     /// # Errors
     /// [`StartError::Backend`].

@@ -57,6 +57,8 @@ inline void tell(cuzk_message message, const char* text) noexcept {
 template <class Body>
 int32_t guarded(const cuzk_device* device, cuzk_message message, Body body) noexcept {
     try {
+        // An error that an earlier call left is not this one's.
+        (void)cudaGetLastError();
         if (device != nullptr) {
             check(cudaSetDevice(device->gpu.cid()), "cudaSetDevice");
         }

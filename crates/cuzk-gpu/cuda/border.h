@@ -78,7 +78,8 @@ int32_t cuzk_decode_g2(cuzk_device* device, void* stream, const void* d_bytes,
 
 // Multiplies and sums, Pippenger's way: `chunk` entries at a time with windows of
 // `window_bits`. `d_rows` receives, chunk by chunk, one point a window, in
-// coordinates X, Y, ZZZ, ZZ. Bytes of `d_work` needed: cuzk_msm_work_bytes.
+// coordinates X, Y, ZZZ, ZZ. Bytes of `d_work` needed: `Cut::work_bytes` in
+// src/cuda/plan.rs.
 int32_t cuzk_msm_g1(cuzk_device* device, const void* d_points,
                     const void* d_scalars, size_t count, size_t chunk,
                     uint32_t window_bits, void* d_work, size_t work_len,

@@ -81,6 +81,12 @@ pub trait Backend: Send + Sync {
         None
     }
 
+    /// Whether it keeps the points of keys itself, so that nobody needs to keep them in
+    /// host memory for it.
+    fn keeps_keys(&self) -> bool {
+        false
+    }
+
     /// What this backend's third column is for, whatever the circuit.
     fn c_column(&self) -> CColumn;
 

@@ -46,6 +46,12 @@ pub enum BackendError {
         /// What it said.
         reason: String,
     },
+    /// A device failed before in a way after which it does nothing more.
+    #[error("device {ordinal} failed earlier and is out of service until the process starts anew")]
+    DeviceLost {
+        /// Its number.
+        ordinal: usize,
+    },
     /// A device has too little memory left.
     #[error("device memory for {what}: asked {asked} bytes, {free} are free, the limit is {limit}")]
     DeviceMemory {

@@ -66,6 +66,11 @@ impl Engine {
             memory,
             hints,
         } = parts;
+        let mut tuning = config.tuning;
+        if backend.keeps_keys() {
+            // Its points are no host memory, and in its file as far as that is counted.
+            tuning.key_tier = KeyTier::File;
+        }
         let placing = Placing::new(&config.tuning, backend.upload(), &memory)?;
         let shared = Arc::new(Shared {
             backend,
@@ -73,7 +78,7 @@ impl Engine {
             keys: KeyStore::new(config, memory.budget().clone()),
             memory,
             shapes: Shapes::new(hints),
-            tuning: config.tuning,
+            tuning,
             metrics: Metrics::default(),
         });
         let limits = Limits {

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use blstrs::Scalar;
 use cuzk_pinned::StagingRing;
 
-use super::device::{Device, DeviceMemory, Lane, MemoryUse};
+use super::device::{Device, DeviceMemory, MemoryUse};
 use super::multiples::{self, Tables};
 use super::plan::{Counts, Cutting, Workspace, align, point_bytes};
 use super::points::PointBytes;
@@ -65,6 +65,7 @@ impl CudaBackend {
     /// # Errors
     /// [`BackendError::Device`] with what is missing, and [`BackendError::Start`].
     pub fn start(options: DeviceOptions, buffers: DeviceBuffers) -> Result<Self, BackendError> {
+        check_options(&options)?;
         let memory = Arc::new(MemoryUse::default());
         let upload = match buffers.columns {
             Some(_) => Upload::Staged,
@@ -125,6 +126,13 @@ impl CudaBackend {
     /// Starts a proof with points from any source and returns at once.
     pub fn submit_job(&self, job: CudaJob) -> Pending {
         let (completion, pending) = pending();
+        if self.memory.is_lost.load(Ordering::Relaxed) {
+            completion.columns_read(job.columns);
+            completion.done(Err(BackendError::DeviceLost {
+                ordinal: self.options.ordinal,
+            }));
+            return pending;
+        }
         let queue = self.queue.as_ref().expect("the queue lives until the drop");
         let (refused, error) = match queue.try_send(Task::Prove(Box::new(job), completion)) {
             Ok(()) => return pending,
@@ -150,14 +158,34 @@ impl CudaBackend {
     }
 }
 
+/// What no kernel could take.
+fn check_options(options: &DeviceOptions) -> Result<(), BackendError> {
+    let chunk = options.chunk_len_max;
+    let wrong = match options.window_bits {
+        Some(bits) if !(10..=20).contains(&bits) => format!("windows of {bits} bits, not 10 to 20"),
+        _ if chunk < 32 || !chunk.is_multiple_of(32) => {
+            format!("chunks of {chunk} entries, no multiple of 32")
+        }
+        _ => return Ok(()),
+    };
+    Err(BackendError::Start {
+        what: "the device's thread",
+        reason: wrong,
+    })
+}
+
 fn layout(options: &DeviceOptions, sizes: &CircuitSizes) -> ColumnLayout {
     ColumnLayout {
         rows: sizes.constraints,
         aux: sizes.aux,
-        c: match options.c_source {
-            CSource::Product => CColumn::Absent,
-            CSource::Synthesised => CColumn::Synthesised,
-        },
+        c: c_column(options),
+    }
+}
+
+fn c_column(options: &DeviceOptions) -> CColumn {
+    match options.c_source {
+        CSource::Product => CColumn::Absent,
+        CSource::Synthesised => CColumn::Synthesised,
     }
 }
 
@@ -185,11 +213,12 @@ impl Backend for CudaBackend {
         })
     }
 
+    fn keeps_keys(&self) -> bool {
+        true
+    }
+
     fn c_column(&self) -> CColumn {
-        match self.options.c_source {
-            CSource::Product => CColumn::Absent,
-            CSource::Synthesised => CColumn::Synthesised,
-        }
+        c_column(&self.options)
     }
 
     fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
@@ -284,7 +313,6 @@ impl Owner {
             s,
         } = job;
         let mut columns = Some(columns);
-        // What is on the device after a panic is written anew by the next proof.
         let result = catch_unwind(AssertUnwindSafe(|| {
             let statement = Statement {
                 inputs: &inputs,
@@ -295,6 +323,11 @@ impl Owner {
             self.carry_out(&mut columns, &statement, &shape, &source, &completion)
         }))
         .unwrap_or_else(|_| Err(BackendError::Panic("on the device's thread".to_owned())));
+        if result.is_err() {
+            // Before the columns go back, and before the next proof writes where this
+            // one may still work.
+            self.device.settle();
+        }
         // Whoever hears of the end may drop the key, if nobody uses it.
         drop((source, shape));
         if let Some(columns) = columns {
@@ -326,16 +359,9 @@ impl Owner {
         let counts = Counts::of(shape);
         let piece_len = self.make_room(source, shape, &counts)?;
         let list = self.shape(shape)?;
-        let place = match piece_len {
-            None => {
-                self.keep_key(source)?;
-                None
-            }
-            Some(len) => Some((
-                len,
-                self.device.allocate("points of a key", piece_bytes(len))?,
-            )),
-        };
+        if piece_len.is_none() {
+            self.keep_key(source)?;
+        }
 
         let (memory, workspace) = self.workspace.as_ref().expect("made above");
         let regions = regions(memory, workspace);
@@ -350,27 +376,22 @@ impl Owner {
         };
         upload(&bench, self.ring.as_mut(), read, statement.inputs, sizes)?;
         completion.columns_read(columns.take().expect("the columns of a new job"));
-        let mut points = match &place {
+        let mut points = match piece_len {
             None => KeyPoints::Resident(self.keys.last().expect("kept above")),
-            Some((piece_len, place)) => KeyPoints::Streamed {
+            Some(piece_len) => KeyPoints::Streamed {
                 source: &**source,
                 staging: &mut self.staging,
-                place: place.region(),
-                piece_len: *piece_len,
+                place: regions.points,
+                piece_len,
             },
         };
-        let proved = prove(
+        prove(
             &bench,
             statement,
             source.vk(),
             &mut points,
             &self.shapes[list],
-        );
-        if proved.is_err() {
-            // The next proof writes where this one may still work.
-            let _ = self.device.wait(Lane::Compute);
-        }
-        proved
+        )
     }
 
     /// Gets a workspace for the circuit and drops what nobody uses, or uses least,
@@ -393,9 +414,11 @@ impl Owner {
         }
         for log in (PIECE_LOG_MIN..=PIECE_LOG_MAX).rev() {
             let pieces = counts.in_pieces(1 << log);
-            let workspace = Workspace::of(&shape.sizes, &pieces, &self.cutting());
-            let bytes = workspace_bytes(&workspace) + lists + piece_bytes(1 << log);
-            if bytes <= self.room_when_empty() {
+            let workspace = Workspace {
+                points: align(point_bytes(Section::BG2) << log),
+                ..Workspace::of(&shape.sizes, &pieces, &self.cutting())
+            };
+            if workspace_bytes(&workspace) + lists <= self.room_when_empty() {
                 // Nothing that was made for other proofs has room beside this one.
                 self.keys.clear();
                 self.shapes.retain(|held| held.is(shape));
@@ -441,7 +464,10 @@ impl Owner {
     ) -> Result<(), BackendError> {
         let held = self.workspace.as_ref().map(|(_, held)| *held);
         // Circuits by turns share one workspace, as large as any of them needs.
-        let mut union = wanted.union(&held.unwrap_or_default());
+        let mut union = Workspace {
+            points: wanted.points,
+            ..wanted.union(&held.unwrap_or_default())
+        };
         if held != Some(union) {
             // Freed first: nobody needs both.
             self.workspace = None;
@@ -510,11 +536,6 @@ impl Owner {
     }
 }
 
-/// Bytes of a place for points of either group.
-fn piece_bytes(len: usize) -> u64 {
-    len as u64 * point_bytes(Section::BG2)
-}
-
 fn workspace_bytes(workspace: &Workspace) -> u64 {
     workspace.total() + align(COUNTERS_BYTES)
 }
@@ -532,5 +553,6 @@ fn regions(memory: &DeviceMemory, workspace: &Workspace) -> Regions {
         assignment: take(workspace.assignment),
         rows: take(workspace.rows),
         counters: take(COUNTERS_BYTES),
+        points: take(workspace.points),
     }
 }

@@ -6,7 +6,7 @@
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cudarc::driver::{CudaContext, DriverError, result, sys};
 use cuzk_pinned::Fence;
@@ -19,6 +19,8 @@ use crate::error::BackendError;
 pub(super) struct MemoryUse {
     pub(super) held_bytes: AtomicU64,
     pub(super) allocations: AtomicU64,
+    /// Set once the device fails every call: nothing works on it any more.
+    pub(super) is_lost: AtomicBool,
 }
 
 /// An open device.
@@ -75,18 +77,20 @@ impl Device {
                 border::cuzk_device_open(number, &mut raw, &mut compute, &mut processors, message)
             }
         })?;
-        let upload = result::stream::create(result::stream::StreamKind::NonBlocking)
-            .map_err(driver("cuStreamCreate"));
-        let (_, total) = result::mem_get_info().map_err(driver("cuMemGetInfo"))?;
-        let device = Self {
+        let mut device = Self {
             context,
             raw,
             compute: compute.cast(),
-            upload: upload?,
+            upload: null_mut(),
             processors,
-            limit_bytes: limit_bytes.map_or(total as u64, |limit| limit.min(total as u64)),
+            limit_bytes: 0,
             memory,
         };
+        device.upload = result::stream::create(result::stream::StreamKind::NonBlocking)
+            .map_err(driver("cuStreamCreate"))?;
+        // What others hold now, and the driver itself, cannot be had.
+        let (free, _) = result::mem_get_info().map_err(driver("cuMemGetInfo"))?;
+        device.limit_bytes = limit_bytes.map_or(free as u64, |limit| limit.min(free as u64));
         Ok(device)
     }
 
@@ -144,8 +148,12 @@ impl Device {
         let len = usize::try_from(bytes.max(1)).map_err(|_| refused(self.room_bytes()))?;
         // SAFETY: the context is current on this thread; the memory is written
         // before it is read.
-        let start = unsafe { result::malloc_sync(len) }
-            .map_err(|_| refused(result::mem_get_info().map_or(0, |(free, _)| free as u64)))?;
+        let start = unsafe { result::malloc_sync(len) }.map_err(|error| match error.0 {
+            sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+                refused(result::mem_get_info().map_or(0, |(free, _)| free as u64))
+            }
+            _ => driver("cuMemAlloc")(error),
+        })?;
         self.memory.held_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.memory.allocations.fetch_add(1, Ordering::Relaxed);
         Ok(DeviceMemory {
@@ -178,7 +186,8 @@ impl Device {
             .map_err(driver("cuMemcpyHtoDAsync"))
     }
 
-    /// Copies from the device and waits for it.
+    /// Copies from the device, and waits for that and all that was queued before,
+    /// whatever fails.
     pub(super) fn copy_out<T: Plain>(
         &self,
         lane: Lane,
@@ -194,9 +203,9 @@ impl Device {
         );
         // SAFETY: the region holds the bytes (asserted), any of which make a `T`;
         // `to` is borrowed until the stream has been waited for.
-        unsafe { result::memcpy_dtoh_async(to, from.start, self.stream(lane)) }
-            .map_err(driver("cuMemcpyDtoHAsync"))?;
-        self.wait(lane)
+        let queued = unsafe { result::memcpy_dtoh_async(to, from.start, self.stream(lane)) };
+        let waited = self.wait(lane);
+        queued.map_err(driver("cuMemcpyDtoHAsync")).and(waited)
     }
 
     /// Queues a fill of `region` with a byte.
@@ -218,17 +227,30 @@ impl Device {
             .map_err(driver("cuStreamSynchronize"))
     }
 
+    /// Waits for both lanes, after something failed: what was queued may still use the
+    /// memory of a job. A device that cannot even do that is lost.
+    pub(super) fn settle(&self) {
+        let upload = self.wait(Lane::Upload);
+        let compute = self.wait(Lane::Compute);
+        if upload.and(compute).is_err() {
+            self.memory.is_lost.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// A new event.
     pub(super) fn event(&self) -> Result<Event, BackendError> {
         let event = result::event::create(sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC)
             .map_err(driver("cuEventCreate"))?;
-        Ok(Event(event))
+        Ok(Event {
+            event,
+            context: Arc::clone(&self.context),
+        })
     }
 
     /// Queues an event.
     pub(super) fn record(&self, lane: Lane, event: &Event) -> Result<(), BackendError> {
         // SAFETY: both live.
-        unsafe { result::event::record(event.0, self.stream(lane)) }
+        unsafe { result::event::record(event.event, self.stream(lane)) }
             .map_err(driver("cuEventRecord"))
     }
 
@@ -236,7 +258,7 @@ impl Device {
     pub(super) fn follow(&self, lane: Lane, event: &Event) -> Result<(), BackendError> {
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: both live.
-        unsafe { result::stream::wait_event(self.stream(lane), event.0, flags) }
+        unsafe { result::stream::wait_event(self.stream(lane), event.event, flags) }
             .map_err(driver("cuStreamWaitEvent"))
     }
 }
@@ -248,8 +270,10 @@ impl Drop for Device {
         let _ = self.context.bind_to_thread();
         let _ = self.wait(Lane::Upload);
         let _ = self.wait(Lane::Compute);
-        // SAFETY: created by `open`, idle, and used by nobody after this.
-        let _ = unsafe { result::stream::destroy(self.upload) };
+        if !self.upload.is_null() {
+            // SAFETY: created by `open`, idle, and used by nobody after this.
+            let _ = unsafe { result::stream::destroy(self.upload) };
+        }
         let _ = call("cuzk_device_close", |message| {
             // SAFETY: opened by `open` and closed once.
             unsafe { border::cuzk_device_close(self.raw, message) }
@@ -338,43 +362,60 @@ impl Region {
     }
 }
 
-/// A point in a stream's work, with the time it was passed.
-pub(super) struct Event(sys::CUevent);
+/// A point in a stream's work, with the time it was passed. Any thread may wait for
+/// it: it makes the device's context current there first.
+pub(super) struct Event {
+    event: sys::CUevent,
+    context: Arc<CudaContext>,
+}
 
 impl Event {
     /// Waits until the event has passed.
     pub(super) fn wait(&self) -> Result<(), BackendError> {
+        self.context
+            .bind_to_thread()
+            .map_err(driver("cuCtxSetCurrent"))?;
         // SAFETY: it lives.
-        unsafe { result::event::synchronize(self.0) }.map_err(driver("cuEventSynchronize"))
+        unsafe { result::event::synchronize(self.event) }.map_err(driver("cuEventSynchronize"))
     }
 
     /// Milliseconds from `earlier` to this; both have passed.
     pub(super) fn since_ms(&self, earlier: &Event) -> Result<f64, BackendError> {
         // SAFETY: both live.
-        let elapsed = unsafe { result::event::elapsed(earlier.0, self.0) };
+        let elapsed = unsafe { result::event::elapsed(earlier.event, self.event) };
         elapsed.map(f64::from).map_err(driver("cuEventElapsedTime"))
     }
 }
 
-// SAFETY: an event is used through the driver, which takes it from any thread.
+// SAFETY: an event is used through the driver, which takes it from any thread whose
+// context is current; each use makes it so.
 unsafe impl Send for Event {}
 
 impl Fence for Event {
     fn wait(&self) {
-        // After an error the device runs nothing any more.
+        // After an error of the device it runs nothing any more.
         let _ = Event::wait(self);
     }
 
     fn has_passed(&self) -> bool {
+        if self.context.bind_to_thread().is_err() {
+            return false;
+        }
         // SAFETY: it lives.
-        let answer = unsafe { result::event::query(self.0) };
-        !matches!(answer, Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY)
+        match unsafe { result::event::query(self.event) } {
+            Ok(()) => true,
+            Err(error) => !matches!(
+                error.0,
+                sys::CUresult::CUDA_ERROR_NOT_READY | sys::CUresult::CUDA_ERROR_INVALID_CONTEXT
+            ),
+        }
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
+        let _ = self.context.bind_to_thread();
         // SAFETY: created by `Device::event`, destroyed once.
-        let _ = unsafe { result::event::destroy(self.0) };
+        let _ = unsafe { result::event::destroy(self.event) };
     }
 }

@@ -93,7 +93,7 @@ impl<P: DevicePoint> DeviceTable<P> {
                 at += bytes;
                 region
             });
-            // SAFETY: `copy_out` below waits for it, and so does an error.
+            // SAFETY: `copy_out` below waits for it, whatever fails.
             let copied = unsafe { device.copy_in(Lane::Compute, to_scalars, scalars) };
             let queued = copied.and_then(|()| {
                 call("multiples of a point", |message| {
@@ -125,16 +125,21 @@ impl<P: DevicePoint> DeviceTable<P> {
 pub(super) enum Request {
     Open(
         Box<(G1Affine, G2Affine)>,
-        SyncSender<Result<(), BackendError>>,
+        SyncSender<Result<u64, BackendError>>,
     ),
     G1(Vec<Scalar>, SyncSender<Result<Vec<G1Affine>, BackendError>>),
     G2(Vec<Scalar>, SyncSender<Result<Vec<G2Affine>, BackendError>>),
-    Close,
+    /// Those that an `Open` gave this number.
+    Close(u64),
 }
 
 /// The tables, on the device's thread.
 #[derive(Default)]
-pub(super) struct Tables(Option<(DeviceTable<G1Affine>, DeviceTable<G2Affine>)>);
+pub(super) struct Tables {
+    open: Option<(DeviceTable<G1Affine>, DeviceTable<G2Affine>)>,
+    /// Number of the latest `Open`.
+    number: u64,
+}
 
 impl Tables {
     /// Carries out a request; whoever asked may have gone.
@@ -144,42 +149,49 @@ impl Tables {
                 let (g1, g2) = *bases;
                 let opened = DeviceTable::new(device, g1)
                     .and_then(|g1| Ok((g1, DeviceTable::new(device, g2)?)))
-                    .map(|tables| self.0 = Some(tables));
+                    .map(|tables| {
+                        self.open = Some(tables);
+                        self.number += 1;
+                        self.number
+                    });
                 let _ = reply.send(opened);
             }
             Request::G1(scalars, reply) => {
                 let _ = reply.send(
-                    self.open()
+                    self.opened()
                         .and_then(|(g1, _)| g1.multiply(device, &scalars)),
                 );
             }
             Request::G2(scalars, reply) => {
                 let _ = reply.send(
-                    self.open()
+                    self.opened()
                         .and_then(|(_, g2)| g2.multiply(device, &scalars)),
                 );
             }
-            Request::Close => self.0 = None,
+            Request::Close(number) if number == self.number => self.open = None,
+            Request::Close(_) => {}
         }
     }
 
-    fn open(&self) -> Result<&(DeviceTable<G1Affine>, DeviceTable<G2Affine>), BackendError> {
-        self.0.as_ref().ok_or(BackendError::Lost)
+    fn opened(&self) -> Result<&(DeviceTable<G1Affine>, DeviceTable<G2Affine>), BackendError> {
+        self.open.as_ref().ok_or(BackendError::Lost)
     }
 }
 
 /// Tables of a backend, closed when dropped. Another set replaces them.
-struct OpenTables<'a>(&'a CudaBackend);
+struct OpenTables<'a> {
+    backend: &'a CudaBackend,
+    number: u64,
+}
 
-impl OpenTables<'_> {
-    fn ask<T>(
-        &self,
-        request: impl FnOnce(SyncSender<Result<T, BackendError>>) -> Request,
-    ) -> Result<T, BackendError> {
-        let (reply, answer) = sync_channel(1);
-        self.0.send(Task::Multiples(request(reply)))?;
-        answer.recv().unwrap_or(Err(BackendError::Lost))
-    }
+/// Asks the device's thread and waits for its answer.
+fn ask<T>(
+    backend: &CudaBackend,
+    request: impl FnOnce(SyncSender<Result<T, BackendError>>) -> Request,
+) -> Result<T, BackendError> {
+    let (reply, answer) = sync_channel(1);
+    backend.send(Task::Multiples(request(reply)))?;
+    answer.recv().unwrap_or(Err(BackendError::Lost))
 }
 
 impl Multiples for OpenTables<'_> {
@@ -188,17 +200,18 @@ impl Multiples for OpenTables<'_> {
     }
 
     fn g1(&self, scalars: &[Scalar]) -> Result<Vec<G1Affine>, BackendError> {
-        self.ask(|reply| Request::G1(scalars.to_vec(), reply))
+        ask(self.backend, |reply| Request::G1(scalars.to_vec(), reply))
     }
 
     fn g2(&self, scalars: &[Scalar]) -> Result<Vec<G2Affine>, BackendError> {
-        self.ask(|reply| Request::G2(scalars.to_vec(), reply))
+        ask(self.backend, |reply| Request::G2(scalars.to_vec(), reply))
     }
 }
 
 impl Drop for OpenTables<'_> {
     fn drop(&mut self) {
-        let _ = self.0.send(Task::Multiples(Request::Close));
+        let close = Task::Multiples(Request::Close(self.number));
+        let _ = self.backend.send(close);
     }
 }
 
@@ -208,8 +221,10 @@ impl Multiplier for CudaBackend {
         (g1, _): (G1Affine, usize),
         (g2, _): (G2Affine, usize),
     ) -> Result<Box<dyn Multiples + '_>, BackendError> {
-        let tables = OpenTables(self);
-        tables.ask(|reply| Request::Open(Box::new((g1, g2)), reply))?;
-        Ok(Box::new(tables))
+        let number = ask(self, |reply| Request::Open(Box::new((g1, g2)), reply))?;
+        Ok(Box::new(OpenTables {
+            backend: self,
+            number,
+        }))
     }
 }

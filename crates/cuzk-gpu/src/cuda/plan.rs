@@ -187,6 +187,8 @@ pub(super) struct Workspace {
     pub(super) assignment: u64,
     /// What sums leave.
     pub(super) rows: u64,
+    /// Points of a key that comes in pieces; none where keys are resident.
+    pub(super) points: u64,
 }
 
 impl Workspace {
@@ -210,11 +212,12 @@ impl Workspace {
             scratch,
             assignment: align((sizes.inputs + sizes.aux) as u64 * SCALAR_BYTES),
             rows: QUERIES.len() as u64 * rows,
+            points: 0,
         }
     }
 
     pub(super) fn total(&self) -> u64 {
-        self.a + self.scratch + self.assignment + self.rows
+        self.a + self.scratch + self.assignment + self.rows + self.points
     }
 
     /// Room for the larger of each region.
@@ -224,6 +227,7 @@ impl Workspace {
             scratch: self.scratch.max(other.scratch),
             assignment: self.assignment.max(other.assignment),
             rows: self.rows.max(other.rows),
+            points: self.points.max(other.points),
         }
     }
 }

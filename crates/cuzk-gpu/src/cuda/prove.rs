@@ -32,6 +32,8 @@ pub(super) struct Regions {
     pub(super) assignment: Region,
     pub(super) rows: Region,
     pub(super) counters: Region,
+    /// Points of a key that comes in pieces.
+    pub(super) points: Region,
 }
 
 /// What a proof is made with.
@@ -77,14 +79,22 @@ pub(super) fn upload(
     sizes: &CircuitSizes,
 ) -> Result<(), BackendError> {
     let device = bench.device;
-    device.record(Lane::Upload, &bench.clock.0[0])?;
-    let queued = queue_upload(bench, ring, columns, inputs, sizes);
-    // Whatever failed, nothing is read from the columns or the ring after this.
-    let waited = device
-        .record(Lane::Upload, &bench.clock.0[1])
-        .and_then(|()| bench.clock.0[1].wait());
-    queued.and(waited)?;
-    device.follow(Lane::Compute, &bench.clock.0[1])
+    let passed = &bench.clock.0[1];
+    let mut ring = ring;
+    let outcome = device
+        .record(Lane::Upload, &bench.clock.0[0])
+        .and_then(|()| queue_upload(bench, ring.as_deref_mut(), columns, inputs, sizes))
+        .and_then(|()| device.record(Lane::Upload, passed))
+        .and_then(|()| passed.wait());
+    if outcome.is_err() {
+        // Some copies may be under way: nothing reads the columns after this.
+        let _ = device.wait(Lane::Upload);
+    }
+    if let Some(ring) = ring {
+        ring.finish();
+    }
+    outcome?;
+    device.follow(Lane::Compute, passed)
 }
 
 fn queue_upload(
@@ -125,16 +135,16 @@ fn copy_column(
     let bytes = &buffer.as_bytes()[..from.len() * SCALAR_BYTES as usize];
     if let (false, Some(ring)) = (buffer.is_page_locked(), ring) {
         return ring.copy(bytes, |chunk, offset| {
-            // SAFETY: the ring keeps the chunk until the event has passed.
-            unsafe {
-                device.copy_in(
-                    Lane::Upload,
-                    to.part(offset as u64, chunk.len() as u64),
-                    chunk,
-                )
-            }?;
             let passed = device.event()?;
-            device.record(Lane::Upload, &passed)?;
+            let to = to.part(offset as u64, chunk.len() as u64);
+            // SAFETY: the ring keeps the chunk until the event has passed.
+            let copied = unsafe { device.copy_in(Lane::Upload, to, chunk) };
+            let queued = copied.and_then(|()| device.record(Lane::Upload, &passed));
+            if let Err(error) = queued {
+                // The chunk goes back without a fence.
+                let _ = device.wait(Lane::Upload);
+                return Err(error);
+            }
             Ok(passed)
         });
     }
@@ -199,6 +209,9 @@ impl KeyPoints<'_> {
                 place,
                 ..
             } => {
+                // The sum of the piece before, of this query or the one before, still
+                // reads the place.
+                device.wait(Lane::Compute)?;
                 staging.load(device, *source, section, range, *place)?;
                 Ok(*place)
             }

@@ -17,7 +17,7 @@ use crate::key::Section;
 use crate::shape::CircuitShape;
 
 /// Index entries copied at a time.
-const INDEX_PIECE: usize = 1 << 20;
+const INDEX_PIECE: usize = 1 << 17;
 /// No wrong point.
 const NO_FAULT: u64 = u64::MAX;
 
@@ -35,6 +35,18 @@ struct Half {
     /// The buffer and its place are free after this.
     free: Event,
     is_used: bool,
+}
+
+impl Drop for Staging {
+    /// Before the buffers go to their pool.
+    fn drop(&mut self) {
+        for half in &self.halves {
+            if half.is_used {
+                // After an error of the device it reads nothing any more.
+                let _ = half.free.wait();
+            }
+        }
+    }
 }
 
 impl Staging {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use blstrs::Scalar;
 use cuzk_budget::{Budget, Consumer, Priority, Wait};
 use cuzk_pinned::cuda::CudaBacking;
-use cuzk_pinned::{AcquireRequest, PinnedBacking, PinnedPool, PoolOptions};
+use cuzk_pinned::{AcquireRequest, PinnedBacking, PinnedPool, PoolOptions, StagingRing};
 
 use super::CudaBackend;
 use super::device::{Device, MemoryUse, Plain};
@@ -45,8 +45,8 @@ fn device() -> Option<Device> {
     opened(Device::open(0, None, Arc::new(MemoryUse::default())))
 }
 
-/// Two page-locked buffers.
-fn staging() -> Option<[PinnedBacking; 2]> {
+/// Page-locked buffers.
+fn page_locked(bytes: &[usize]) -> Option<Vec<PinnedBacking>> {
     let context = opened(cuzk_pinned::cuda::open(0))?;
     let pool = PinnedPool::new(
         Budget::new(1 << 30),
@@ -54,23 +54,31 @@ fn staging() -> Option<[PinnedBacking; 2]> {
         PoolOptions::STANDARD,
     );
     let request = AcquireRequest {
-        buffers: &[STAGING_BYTES; 2],
+        buffers: bytes,
         bytes: 0,
         consumer: Consumer("staging"),
         wait: Wait::with_priority(Priority::NORMAL),
     };
     let acquired = pool.try_acquire(&request).expect("a budget with room");
-    let mut buffers = acquired.buffers.into_iter();
-    Some([0; 2].map(|_| buffers.next().expect("two buffers")))
+    Some(acquired.buffers.into_iter().collect())
 }
 
 /// A backend on the first device.
 fn backend(change: impl FnOnce(&mut DeviceOptions)) -> Option<CudaBackend> {
+    backend_with(change, None)
+}
+
+/// A backend with chunks for columns that are not page-locked.
+fn backend_with(
+    change: impl FnOnce(&mut DeviceOptions),
+    ring: Option<StagingRing>,
+) -> Option<CudaBackend> {
     let mut options = DeviceOptions::new(0, THREADS, 4);
     change(&mut options);
+    let keys = page_locked(&[STAGING_BYTES; 2])?;
     let buffers = DeviceBuffers {
-        keys: staging()?,
-        columns: None,
+        keys: keys.try_into().expect("as many as asked"),
+        columns: ring,
     };
     opened(CudaBackend::start(options, buffers))
 }

@@ -7,7 +7,9 @@ use blstrs::{Bls12, Scalar};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use super::backend;
+use cuzk_pinned::StagingRing;
+
+use super::{THREADS, backend, backend_with, page_locked};
 use crate::column::CColumn;
 use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::tests::circuit::{Assignment, RandomCircuit};
@@ -237,5 +239,23 @@ fn gpu_a_key_that_does_not_fit_is_streamed() {
         let streamed = proved(&gpu, cuda_job(&assignment, &job, CSource::Product));
         assert_eq!(streamed.tier, Some(KeyTier::File));
         assert_eq!(bytes(&streamed.proof), bytes(&resident.proof));
+    }
+}
+
+/// Chunks far smaller than a column, so that each is waited for many times, by the
+/// threads that fill them.
+#[test]
+fn gpu_columns_go_through_a_small_ring() {
+    let Some(chunks) = page_locked(&[1 << 16; 3]) else {
+        return;
+    };
+    let ring = StagingRing::from_buffers(chunks, THREADS);
+    let Some(gpu) = backend_with(|_| {}, Some(ring)) else {
+        return;
+    };
+    let cpu = cpu();
+    for seed in 0..4 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        compare(&cpu, &gpu, CSource::Product, circuit(&mut rng, 16));
     }
 }

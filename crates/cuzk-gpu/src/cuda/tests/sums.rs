@@ -230,6 +230,7 @@ impl Place {
             assignment: to_scalars,
             rows,
             counters,
+            points: to_points,
         };
         let bench = Bench {
             device,
