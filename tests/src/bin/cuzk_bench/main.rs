@@ -7,6 +7,8 @@ mod device_prove;
 mod one_proof;
 mod params;
 #[cfg(feature = "cuda")]
+mod peer;
+#[cfg(feature = "cuda")]
 mod placements;
 
 use std::path::PathBuf;

@@ -1,10 +1,9 @@
 //! A circuit of any size whose witness has a stated share of full-size values and
-//! is bits otherwise, as a Filecoin witness is.
+//! is bits otherwise, as a Filecoin witness is. The peer that is measured beside us
+//! compiles this file too: it names nothing of ours.
 
 use bellpepper_core::{Circuit, ConstraintSystem, LinearCombination, SynthesisError, Variable};
 use blstrs::Scalar;
-use cuzk_core::{CircuitId, CircuitSpec};
-use cuzk_synth::Pass;
 
 /// Constraints that every circuit has beside its variables': two rows of inputs and
 /// one that binds the result.
@@ -73,28 +72,6 @@ impl Circuit<Scalar> for Mixed {
         let last = last.ok_or(SynthesisError::AssignmentMissing)?;
         cs.enforce(|| "result", |lc| lc + last, |lc| lc + one, |lc| lc + result);
         Ok(())
-    }
-}
-
-impl CircuitSpec for Mixed {
-    fn id(&self) -> CircuitId {
-        CircuitId::from(format!("mixed-{}-{}", self.log_size, self.full_per_mille).as_str())
-    }
-
-    fn params_file(&self) -> String {
-        format!("{}.params", self.id())
-    }
-
-    fn vk_file(&self) -> String {
-        format!("{}.vk", self.id())
-    }
-
-    fn params_digest(&self) -> Option<String> {
-        None
-    }
-
-    fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
-        self.synthesize(pass)
     }
 }
 
