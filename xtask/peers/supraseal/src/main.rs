@@ -6,6 +6,8 @@
 //! is JSON: the prover's time without synthesis, as bellperson's own log has it, and the
 //! first proof of the batch. It ends with its input.
 
+#![forbid(unsafe_code)]
+
 #[path = "../../../../tests/src/mixed/circuit.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod circuit;
