@@ -40,15 +40,20 @@ impl Circuit<Scalar> for Mixed {
         for at in 0..self.variables() {
             if self.is_full(at) {
                 let square = value * value;
-                let next = cs.alloc(|| "full", || Ok(square))?;
+                let next = cs.alloc(|| format!("full {at}"), || Ok(square))?;
                 match last {
                     Some(last) => {
-                        cs.enforce(|| "square", |lc| lc + last, |lc| lc + last, |lc| lc + next);
+                        cs.enforce(
+                            || format!("square {at}"),
+                            |lc| lc + last,
+                            |lc| lc + last,
+                            |lc| lc + next,
+                        );
                     }
                     None => {
                         let first = LinearCombination::zero() + (value, one);
                         cs.enforce(
-                            || "first",
+                            || format!("first {at}"),
                             |_| first.clone(),
                             |_| first.clone(),
                             |lc| lc + next,
@@ -61,14 +66,24 @@ impl Circuit<Scalar> for Mixed {
             }
             // Half of the bits are one, in no simple order.
             let bit = Scalar::from((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63);
-            let next = cs.alloc(|| "bit", || Ok(bit))?;
+            let next = cs.alloc(|| format!("bit {at}"), || Ok(bit))?;
             if at.is_multiple_of(4) {
-                cs.enforce(|| "bit", |lc| lc + next, |lc| lc + one - next, |lc| lc);
+                cs.enforce(
+                    || format!("is a bit {at}"),
+                    |lc| lc + next,
+                    |lc| lc + one - next,
+                    |lc| lc,
+                );
             } else {
-                cs.enforce(|| "bit", |lc| lc + next, |lc| lc + one, |lc| lc + next);
+                cs.enforce(
+                    || format!("is a bit {at}"),
+                    |lc| lc + next,
+                    |lc| lc + one,
+                    |lc| lc + next,
+                );
             }
         }
-        let result = cs.alloc_input(|| "result", || Ok(value))?;
+        let result = cs.alloc_input(|| "out", || Ok(value))?;
         let last = last.ok_or(SynthesisError::AssignmentMissing)?;
         cs.enforce(|| "result", |lc| lc + last, |lc| lc + one, |lc| lc + result);
         Ok(())
