@@ -57,7 +57,7 @@ pub(crate) enum Command {
     /// Serves requests over gRPC until a signal ends it.
     ///
     /// The first SIGTERM or SIGINT drains it: new jobs are refused, those it has are
-    /// finished, for serve.drain_max at most. A second one ends it at once. The exit
+    /// finished, for serve.drain_seconds at most. A second one ends it at once. The exit
     /// code is 0 if every job had ended, 1 if jobs were left unfinished.
     Serve(ServeArgs),
     /// Hands a request to a server and prints the id of its job.

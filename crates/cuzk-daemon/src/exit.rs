@@ -128,6 +128,7 @@ impl From<ServeError> for Failure {
     fn from(error: ServeError) -> Self {
         let exit = match error {
             ServeError::Nowhere
+            | ServeError::Warm(_)
             | ServeError::Address { .. }
             | ServeError::Socket { .. }
             | ServeError::SocketInUse { .. }

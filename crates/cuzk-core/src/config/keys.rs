@@ -228,7 +228,14 @@ pub const KEYS: &[Key] = &[
         what: "circuits whose columns are allocated before the server is ready (\"porep-32g,snap-32g\")",
         set: |config, value| {
             let ids = value.word()?.split(',').map(str::trim);
-            config.serve.warm = ids.filter(|id| !id.is_empty()).map(str::to_owned).collect();
+            let mut warm: Vec<String> = Vec::new();
+            for id in ids.filter(|id| !id.is_empty()) {
+                // A circuit is warmed once, however often it is named.
+                if !warm.iter().any(|known| known == id) {
+                    warm.push(id.to_owned());
+                }
+            }
+            config.serve.warm = warm;
             Ok(())
         },
         show: |config| show_text(&config.serve.warm.join(",")),

@@ -280,7 +280,7 @@ mod tests {
     fn placements_and_circuits_to_warm_are_read() {
         let text = "[tuning]\nplacement = \"staged\"\nplacement_refused = \"fall-back\"\n\
                     [memory]\npage_locked = \"95%\"\n\
-                    [serve]\nwarm = \" porep-32g, snap-32g,\"\n";
+                    [serve]\nwarm = \" porep-32g, snap-32g,porep-32g,\"\n";
         let loaded = load_text(text).expect("a good file");
         let config = &loaded.config;
         assert_eq!(config.tuning.placement, Placement::Staged);

@@ -53,14 +53,29 @@ impl Keys {
         }
     }
 
-    /// Allocates the columns of circuits. Those for which there is no key or no room
-    /// are told; their parts allocate when they are proved.
+    /// Allocates the columns of circuits. Each for which there is no key or no room is
+    /// told; its parts allocate when they are proved.
     pub(super) fn warm(&self, circuits: &[FilecoinCircuit]) {
         if circuits.is_empty() {
             return;
         }
         let begun = Instant::now();
-        let specs: Vec<&dyn CircuitSpec> = circuits.iter().map(|c| c as _).collect();
+        // One that has no key, or has no room even alone, does not keep the others cold.
+        let (usable, unusable): (Vec<_>, Vec<_>) = circuits
+            .iter()
+            .map(|circuit| (circuit, self.engine.check(circuit)))
+            .partition(|(_, checked)| checked.is_ok());
+        for (circuit, checked) in unusable {
+            if let Err(error) = checked {
+                let error = escaped(&error.to_string());
+                tracing::error!(circuit = %circuit.id(), error, "columns not allocated");
+            }
+        }
+        let specs: Vec<&dyn CircuitSpec> =
+            usable.iter().map(|(circuit, _)| *circuit as _).collect();
+        if specs.is_empty() {
+            return;
+        }
         match self.engine.warm(&specs) {
             Ok(plan) => {
                 let seconds = begun.elapsed().as_secs_f64();

@@ -49,7 +49,14 @@ pub(super) fn full(limit: usize) -> Status {
 
 /// Requests hold so much already that this one has no room, now or ever.
 pub(super) fn too_many_bytes(asked: u64, held: u64, limit: u64) -> Status {
+    let never = asked > limit;
     let [asked, held, limit] = [asked, held, limit].map(ByteCount);
+    if never {
+        return Status::resource_exhausted(format!(
+            "a request of {asked} is more than the {limit} that all requests may hold \
+             together (serve.requests_bytes_max): it is never taken"
+        ));
+    }
     Status::resource_exhausted(format!(
         "a request of {asked}: others hold {held} of the {limit} that requests may hold \
          (serve.requests_bytes_max)"

@@ -110,6 +110,7 @@ impl Look<'_> {
             (Err(told), _) => told,
             (Ok(()), Some(forecast)) => match read(forecast) {
                 Ok(()) => (if is_test { "test key" } else { "present" }, None),
+                Err(error @ KeyError::Io { .. }) => ("unreadable", Some(error.to_string())),
                 Err(error) => ("damaged", Some(error.to_string())),
             },
             (Ok(()), None) => ("not read", None),

@@ -4,6 +4,7 @@ mod keys;
 
 use std::fmt;
 
+use cuzk_core::config::DevicePolicy;
 use cuzk_core::{ByteCount, DeviceReport, Forecast, devices, memory_limit};
 use cuzk_filecoin::FilecoinCircuit;
 use serde::Serialize;
@@ -25,6 +26,7 @@ struct Checkup {
     memory_limit_bytes: Option<u64>,
     memory_problem: Option<String>,
     device_policy: String,
+    is_device_required: bool,
     devices: Vec<DeviceLine>,
     device_problem: Option<String>,
     params_directory: String,
@@ -59,6 +61,7 @@ pub(super) fn run(args: &Args, doctor: &DoctorArgs) -> Result<(), Failure> {
         memory_problem: limit.as_ref().err().map(ToString::to_string),
         memory_limit_bytes: limit.ok(),
         device_policy: config.device_policy.to_string(),
+        is_device_required: config.device_policy == DevicePolicy::RequireGpu,
         device_problem: found.as_ref().err().cloned(),
         devices: found
             .unwrap_or_default()
@@ -99,7 +102,7 @@ impl fmt::Display for Checkup {
         self.table(f)?;
         self.arithmetic(f)?;
         self.problems(f)?;
-        writeln!(f, "\nfiles in that directory:")?;
+        writeln!(f, "\nnames of the files looked for there:")?;
         for key in &self.keys {
             for path in [&key.key.path, &key.vk.path] {
                 let name = path.rsplit('/').next().unwrap_or(path);
@@ -139,10 +142,11 @@ impl Checkup {
     fn devices(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "device.policy: {}", self.device_policy)?;
         if let Some(problem) = &self.device_problem {
-            return writeln!(
-                f,
-                "devices: none, {problem}: proofs are made on the processor"
-            );
+            let then = match self.is_device_required {
+                true => "nothing can be proved by this policy",
+                false => "proofs are made on the processor",
+            };
+            return writeln!(f, "devices: none, {problem}: {then}");
         }
         if self.devices.is_empty() {
             return writeln!(f, "devices: the driver shows none");
