@@ -32,7 +32,9 @@ pub enum DevicePolicy {
 /// full speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// `direct` for a backend that uploads, `heap` for one that does not.
+    /// `direct` for a backend that uploads, which keeps the rate of a plain page-locked
+    /// copy where others lose a fifth to nine tenths of it
+    /// (`bench/records/h200-16c/placements.json`); `heap` for one that does not.
     Auto,
     /// They do not: a device reads ordinary memory.
     Heap,
