@@ -11,6 +11,7 @@ use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::error::BackendError;
 use crate::key::{Key, KeyTier};
 use crate::shape::{CircuitShape, CircuitSizes};
+use crate::watch::Watch;
 
 /// One circuit instance to be proved.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct ProveRequest {
     pub r: Scalar,
     /// See `r`.
     pub s: Scalar,
+    /// Who is shown the intermediates; it costs nothing where there is nobody.
+    pub watch: Option<Arc<dyn Watch>>,
 }
 
 /// Milliseconds of one proof, by phase, in the order they ran.

@@ -40,6 +40,7 @@ mod groth16;
 pub mod key;
 mod shape;
 mod verify;
+mod watch;
 
 pub use accelerator::{DeviceBuffers, DeviceOptions, DeviceReport, devices, open_device};
 pub use backend::{
@@ -51,6 +52,7 @@ pub use groth16::Statement;
 pub use key::{Key, KeyChecks, KeyTier, KeyWriter, PointCheck, Section};
 pub use shape::{Bitmap, CircuitShape, CircuitSizes};
 pub use verify::verify;
+pub use watch::{Intermediate, Watch};
 
 /// Whether the curve arithmetic was compiled for processors with ADX. On any other
 /// it ends the process with an illegal instruction, so a program asks first. The

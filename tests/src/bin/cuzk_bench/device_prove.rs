@@ -277,6 +277,7 @@ fn prove(
         key: Arc::clone(key),
         r: Scalar::from(7),
         s: Scalar::from(9),
+        watch: None,
     });
     let back = pending.columns_read().context("the columns were lost")?;
     Ok((pending.done()?, back))

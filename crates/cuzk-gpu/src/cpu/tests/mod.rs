@@ -109,6 +109,7 @@ pub(crate) fn job<S>(
         source,
         r,
         s,
+        watch: None,
     }
 }
 

@@ -170,6 +170,7 @@ fn with_source<S>(
         )),
         r: job.r,
         s: job.s,
+        watch: job.watch,
     }
 }
 
