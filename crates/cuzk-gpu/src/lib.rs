@@ -31,6 +31,8 @@
 mod accelerator;
 mod backend;
 mod column;
+#[cfg(test)]
+mod conformance;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;

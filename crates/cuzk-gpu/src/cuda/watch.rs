@@ -12,7 +12,7 @@ use crate::shape::CircuitSizes;
 use crate::watch::{Intermediate, Watch};
 
 /// Bytes copied at a time: whole scalars.
-const PIECE_BYTES: u64 = 16 << 20;
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// Shows the columns and the assignment that an upload brought.
 pub(super) fn show_uploaded(
