@@ -106,7 +106,8 @@ pub trait Backend: Send + Sync {
     fn work_bytes(&self, sizes: &CircuitSizes, key: &Key, tier: KeyTier) -> u64;
 
     /// Starts a proof and returns at once. The backend owns the columns until
-    /// [`Pending::columns_read`] gives them back.
+    /// [`Pending::columns_read`] gives them back: as they were, if it copies them
+    /// elsewhere ([`upload`](Self::upload)), and otherwise with anything in them.
     fn submit(&self, request: ProveRequest) -> Pending;
 }
 

@@ -5,6 +5,7 @@
 //! | to do this | use |
 //! |---|---|
 //! | prove columns that somebody filled | [`Backend`], [`cpu::CpuBackend`] |
+//! | prove on two backends and find where they part | [`Dual`], [`Watch`] |
 //! | open, check and read a key file | [`Key`], [`KeyChecks`] |
 //! | write one | [`KeyWriter`], [`fixed_base`] |
 //! | check a proof | [`verify()`] |
@@ -36,6 +37,7 @@ mod conformance;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod dual;
 mod error;
 pub mod fixed_base;
 mod groth16;
@@ -49,6 +51,7 @@ pub use backend::{
     Backend, Completion, DeviceUse, Pending, PhaseTimes, ProveRequest, Proved, Upload, pending,
 };
 pub use column::{CColumn, Column, ColumnLayout, Columns};
+pub use dual::Dual;
 pub use error::{BackendError, KeyError, PointFault};
 pub use groth16::Statement;
 pub use key::{Key, KeyChecks, KeyTier, KeyWriter, PointCheck, Section};
