@@ -25,6 +25,7 @@ use crate::error::BackendError;
 use crate::groth16::{Statement, check};
 use crate::key::{Key, KeyTier, Section};
 use crate::shape::{CircuitShape, CircuitSizes};
+use crate::watch::Watch;
 
 /// A proof to be made with points from any source.
 pub struct CudaJob {
@@ -40,6 +41,8 @@ pub struct CudaJob {
     pub r: Scalar,
     /// See `r`.
     pub s: Scalar,
+    /// Who is shown the intermediates, if anybody.
+    pub watch: Option<Arc<dyn Watch>>,
 }
 
 /// What the device's thread is given to do.
@@ -242,6 +245,7 @@ impl Backend for CudaBackend {
             source: request.key,
             r: request.r,
             s: request.s,
+            watch: request.watch,
         })
     }
 }
@@ -311,6 +315,7 @@ impl Owner {
             source,
             r,
             s,
+            watch,
         } = job;
         let mut columns = Some(columns);
         let result = catch_unwind(AssertUnwindSafe(|| {
@@ -320,7 +325,14 @@ impl Owner {
                 r,
                 s,
             };
-            self.carry_out(&mut columns, &statement, &shape, &source, &completion)
+            self.carry_out(
+                &mut columns,
+                &statement,
+                &shape,
+                &source,
+                &completion,
+                watch.as_deref(),
+            )
         }))
         .unwrap_or_else(|_| Err(BackendError::Panic("on the device's thread".to_owned())));
         if result.is_err() {
@@ -351,6 +363,7 @@ impl Owner {
         shape: &Arc<CircuitShape>,
         source: &Arc<dyn PointBytes>,
         completion: &Completion,
+        watch: Option<&dyn Watch>,
     ) -> Result<Proved, BackendError> {
         let sizes = &shape.sizes;
         let layout = layout(&self.options, sizes);
@@ -373,6 +386,7 @@ impl Owner {
             c_source: self.options.c_source,
             transforms: self.options.transforms,
             is_split: self.options.is_split,
+            watch,
         };
         upload(&bench, self.ring.as_mut(), read, statement.inputs, sizes)?;
         completion.columns_read(columns.take().expect("the columns of a new job"));

@@ -22,6 +22,7 @@ mod prove;
 mod query;
 mod resident;
 mod rows;
+mod watch;
 
 #[cfg(test)]
 mod tests;

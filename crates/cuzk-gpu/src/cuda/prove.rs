@@ -13,6 +13,7 @@ use super::points::PointBytes;
 use super::query::{Made, Query};
 use super::resident::{ResidentKey, ResidentShape, Staging};
 use super::rows::RowPoint;
+use super::watch::{show_quotient, show_uploaded};
 use crate::backend::{PhaseTimes, Proved};
 use crate::column::{Column, Columns};
 use crate::cpu::h::{CSource, Transforms};
@@ -21,6 +22,7 @@ use crate::error::BackendError;
 use crate::groth16::{Statement, Sums, assemble};
 use crate::key::{KeyTier, Section};
 use crate::shape::CircuitSizes;
+use crate::watch::{Watch, show_sums};
 
 /// Bytes of the counters of a split, in a region of their own.
 pub(super) const COUNTERS_BYTES: u64 = 3 * 4;
@@ -46,6 +48,8 @@ pub(super) struct Bench<'a> {
     pub(super) transforms: Transforms,
     /// Whether zeros and ones are taken out before a multiplication.
     pub(super) is_split: bool,
+    /// Who is shown the intermediates.
+    pub(super) watch: Option<&'a dyn Watch>,
 }
 
 /// Events between the phases of a proof.
@@ -229,13 +233,20 @@ pub(super) fn prove(
 ) -> Result<Proved, BackendError> {
     let device = bench.device;
     let passed = |phase: usize| device.record(Lane::Compute, &bench.clock.0[phase]);
-    quotient(bench, &statement.shape.sizes)?;
+    let sizes = &statement.shape.sizes;
+    if let Some(watch) = bench.watch {
+        show_uploaded(device, watch, bench.regions, sizes)?;
+    }
+    quotient(bench, sizes)?;
     passed(2)?;
+    if let Some(watch) = bench.watch {
+        show_quotient(device, watch, bench.regions, sizes)?;
+    }
     let mut queries = Queries {
         bench,
         key,
         shape,
-        sizes: &statement.shape.sizes,
+        sizes,
         counts: Counts::of(statement.shape),
     };
     let h = queries.sum::<G1Projective>(Section::H)?;
@@ -248,13 +259,16 @@ pub(super) fn prove(
     passed(6)?;
     let b_g2 = queries.sum::<G2Projective>(Section::BG2)?;
     passed(7)?;
-    let sums = Sums {
+    let mut sums = Sums {
         h: h.total(device)?,
         l: l.total(device)?,
         a: a.total(device)?,
         b_g1: b_g1.total(device)?,
         b_g2: b_g2.total(device)?,
     };
+    if let Some(watch) = bench.watch {
+        show_sums(watch, &mut sums);
+    }
     Ok(Proved {
         proof: assemble(vk, &sums, statement.r, statement.s),
         phases: bench.clock.times()?,

@@ -144,6 +144,7 @@ impl Laid<'_> {
             key: Arc::clone(&self.key),
             r: Scalar::from(7),
             s: Scalar::from(9),
+            watch: None,
         };
         let begin = Instant::now();
         let mut pending = self.gpu.submit(request);

@@ -8,6 +8,7 @@ mod proofs;
 mod sizes;
 mod sums;
 mod transforms;
+mod twins;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

@@ -45,6 +45,7 @@ pub(super) fn cuda_job(
         source: source as Arc<dyn PointBytes>,
         r: job.r,
         s: job.s,
+        watch: job.watch.clone(),
     }
 }
 

@@ -240,6 +240,7 @@ impl Place {
             c_source: CSource::Product,
             transforms: Transforms::Six,
             is_split,
+            watch: None,
         };
         let query = Query {
             section: self.section,
