@@ -34,6 +34,8 @@ mod column;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(any(test, feature = "cuda"))]
+mod device;
 mod error;
 pub mod fixed_base;
 mod groth16;
