@@ -15,8 +15,9 @@ use crate::engine::{Engine, EngineParts};
 use crate::error::ProveError;
 use crate::placement::ColumnMemory;
 
-/// Proofs that may wait in the CPU backend: the scheduler sends one at a time.
-const BACKEND_QUEUE_MAX: usize = 4;
+/// Proofs that may wait in a backend. The scheduler sends as many of one priority as
+/// have slots, and as many again of each higher one.
+const BACKEND_QUEUE_MAX: usize = 64;
 
 /// An engine that could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -152,6 +153,7 @@ fn on_device(config: &Config, budget: &Budget) -> Result<Proving, NoDevice> {
     );
     let mut options = DeviceOptions::new(ordinal, threads, BACKEND_QUEUE_MAX);
     options.memory_bytes_max = device_memory_limit(config)?;
+    options.slots = config.device_slots;
     (options.c_source, options.transforms) = quotient(&config.tuning);
     let keys = memory
         .key_buffers(KEY_BUFFER_BYTES)

@@ -53,6 +53,8 @@ pub struct Config {
     pub device_index: usize,
     /// Bytes of the device's memory to take at the start; automatic is all that is free.
     pub device_memory_limit: LimitRule,
+    /// Proofs that have a place on the device at the same time, 1 to 4.
+    pub device_slots: usize,
     /// Directory of the key files.
     pub params_directory: PathBuf,
     /// How much of a key is checked when it is opened.
@@ -82,6 +84,7 @@ impl Config {
             device_policy: DevicePolicy::PreferGpu,
             device_index: 0,
             device_memory_limit: LimitRule::Automatic,
+            device_slots: 2,
             params_directory,
             params_check: PointCheck::Curve,
             params_digest: true,

@@ -19,6 +19,7 @@ mod border;
 mod device;
 mod holdings;
 mod multiples;
+mod owner;
 mod plan;
 mod points;
 mod probe;
@@ -26,6 +27,8 @@ mod prove;
 mod query;
 mod resident;
 mod rows;
+mod staging;
+mod upload;
 mod warm;
 mod watch;
 

@@ -6,6 +6,7 @@ mod keys;
 mod multiples;
 mod proofs;
 mod sizes;
+mod slots;
 mod sums;
 mod transforms;
 mod twins;
