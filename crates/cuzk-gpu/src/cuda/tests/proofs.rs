@@ -86,27 +86,6 @@ pub(super) fn circuit(rng: &mut ChaCha8Rng, log: u32) -> RandomCircuit {
     }
 }
 
-/// Circuits to compare; `CUZK_GPU_CIRCUITS` asks for more.
-fn circuits() -> u64 {
-    let asked = std::env::var("CUZK_GPU_CIRCUITS").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(60)
-}
-
-#[test]
-fn gpu_random_circuits_give_the_cpus_bytes() {
-    let Some(gpu) = backend(|_| {}) else { return };
-    let cpu = cpu();
-    for seed in 0..circuits() {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        // Small ones are cheap and have the odd cases; a few are large.
-        let log = match seed % 40 {
-            39 => 13 + rng.next_u32() % 6,
-            _ => 3 + rng.next_u32() % 9,
-        };
-        compare(&cpu, &gpu, CSource::Product, circuit(&mut rng, log));
-    }
-}
-
 #[test]
 fn gpu_every_switch_gives_the_cpus_bytes() {
     let cpu = cpu();
@@ -133,41 +112,6 @@ fn gpu_every_switch_gives_the_cpus_bytes() {
                 compare(&cpu, &gpu, c_source, circuit(&mut rng, 11));
             }
         }
-    }
-}
-
-/// Two circuits by turns: after the first of each nothing is allocated, and what is
-/// held stays the same.
-#[test]
-fn gpu_two_circuits_by_turns_allocate_nothing() {
-    let Some(gpu) = backend(|_| {}) else { return };
-    let mut rng = ChaCha8Rng::seed_from_u64(5);
-    let prepared: Vec<_> = [9, 12]
-        .map(|log| {
-            let assignment = Assignment::of(circuit(&mut rng, log));
-            let key = Arc::new(meaningless_key(&assignment.shape(), 1));
-            let job = job(
-                &assignment,
-                CColumn::Scratch,
-                key,
-                Scalar::from(3),
-                Scalar::from(4),
-            );
-            (assignment, job)
-        })
-        .into();
-    let mut first = Vec::new();
-    let mut held = None;
-    for turn in 0..300 {
-        let (assignment, job) = &prepared[turn % 2];
-        let proof = bytes(&proved(&gpu, cuda_job(assignment, job, CSource::Product)).proof);
-        if turn < 2 {
-            first.push(proof);
-            continue;
-        }
-        assert_eq!(proof, first[turn % 2], "turn {turn}");
-        let now = (gpu.device_bytes(), gpu.device_allocations());
-        assert_eq!(*held.get_or_insert(now), now, "turn {turn}");
     }
 }
 
