@@ -184,9 +184,10 @@ struct Msm {
         vec2d_t<uint32_t> histogram{work.histogram, 1u << (window_bits - 1)};
 
         // The sort wants a power of two of blocks, at most a warp's lanes, and
-        // runs best on a third of the device.
+        // runs best on a third of the device. Never one: a single block reads how many
+        // entries it found in the same word that its first thread sets to zero next.
         uint32_t grid = device->processors / 3;
-        grid = grid == 0 ? 1 : grid;
+        grid = grid < 2 ? 2 : grid;
         while (grid & (grid - 1)) {
             grid &= grid - 1;
         }

@@ -7,6 +7,7 @@ mod keys;
 mod multiples;
 mod proofs;
 mod sizes;
+mod small;
 mod sums;
 mod transforms;
 

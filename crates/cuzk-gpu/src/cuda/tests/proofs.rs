@@ -59,7 +59,12 @@ pub(super) fn cpu() -> CpuBackend {
 }
 
 /// Proves one circuit on both; the key is the same for each `key_seed` and shape.
-fn compare(cpu: &CpuBackend, gpu: &CudaBackend, c_source: CSource, circuit: RandomCircuit) {
+pub(super) fn compare(
+    cpu: &CpuBackend,
+    gpu: &CudaBackend,
+    c_source: CSource,
+    circuit: RandomCircuit,
+) {
     let assignment = Assignment::of(circuit);
     let mut rng = ChaCha8Rng::seed_from_u64(circuit.seed);
     let (r, s) = (scalar(&mut rng), scalar(&mut rng));
