@@ -68,9 +68,9 @@ pub struct DeviceUse {
     pub ordinal: usize,
     /// The driver's name for it.
     pub name: String,
-    /// Bytes that the backend may hold on it.
+    /// Bytes of it that the backend took at its start.
     pub limit_bytes: u64,
-    /// Bytes that it holds.
+    /// Bytes of these that are in use.
     pub held_bytes: u64,
 }
 

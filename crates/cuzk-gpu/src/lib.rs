@@ -37,6 +37,8 @@ mod conformance;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(any(test, feature = "cuda"))]
+mod device;
 mod dual;
 mod error;
 pub mod fixed_base;

@@ -17,7 +17,7 @@ use crate::cpu::tests::{column, job, meaningless_key, options, scalar};
 use crate::cpu::{CpuBackend, Job};
 use crate::cuda::{CudaBackend, CudaJob, PointBytes};
 use crate::key::KeyTier;
-use crate::{Columns, Proved};
+use crate::{BackendError, Columns, DeviceBuffers, DeviceOptions, Proved};
 
 pub(super) fn bytes(proof: &Proof<Bls12>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -137,11 +137,12 @@ fn gpu_every_switch_gives_the_cpus_bytes() {
     }
 }
 
-/// Two circuits by turns: after the first of each nothing is allocated, and what is
-/// held stays the same.
+/// Two circuits by turns: nothing is allocated after the start, and after the first of
+/// each what is in use stays the same.
 #[test]
 fn gpu_two_circuits_by_turns_allocate_nothing() {
     let Some(gpu) = backend(|_| {}) else { return };
+    let at_start = gpu.device_allocations();
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let prepared: Vec<_> = [9, 12]
         .map(|log| {
@@ -167,8 +168,32 @@ fn gpu_two_circuits_by_turns_allocate_nothing() {
             continue;
         }
         assert_eq!(proof, first[turn % 2], "turn {turn}");
-        let now = (gpu.device_bytes(), gpu.device_allocations());
+        let now = gpu.device_bytes();
         assert_eq!(*held.get_or_insert(now), now, "turn {turn}");
+    }
+    assert_eq!(gpu.device_allocations(), at_start);
+}
+
+/// More than the device has is refused with both numbers, before any proof.
+#[test]
+fn gpu_an_arena_that_cannot_be_had_is_refused() {
+    if backend(|_| {}).is_none() {
+        return;
+    }
+    let keys = page_locked(&[1 << 16; 2]).expect("there is a device");
+    let mut options = DeviceOptions::new(0, THREADS, 1);
+    options.memory_bytes_max = Some(1 << 50);
+    let buffers = DeviceBuffers {
+        keys: keys.try_into().expect("as many as asked"),
+        columns: None,
+    };
+    match CudaBackend::start(options, buffers) {
+        Err(BackendError::DeviceMemory { asked, free, .. }) => {
+            assert_eq!(asked, 1 << 50);
+            assert!(free > 0 && free < asked, "{free}");
+        }
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("an arena of a pebibyte"),
     }
 }
 
