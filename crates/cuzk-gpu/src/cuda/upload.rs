@@ -148,15 +148,25 @@ struct Chunk {
 unsafe impl Send for Chunk {}
 
 /// The end of a chunk's upload.
-struct ChunkRead(Arc<Event>);
+struct ChunkRead {
+    passed: Arc<Event>,
+    failure: Failure,
+}
+
+/// Why the end of a chunk's upload could not be waited for: then the chunk may have been
+/// filled again too early, and the columns on the device are not what they were.
+type Failure = Arc<Mutex<Option<BackendError>>>;
 
 impl Fence for ChunkRead {
     fn wait(&self) {
-        Fence::wait(&*self.0);
+        if let Err(error) = Event::wait(&self.passed) {
+            let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            failure.get_or_insert(error);
+        }
     }
 
     fn has_passed(&self) -> bool {
-        self.0.has_passed()
+        self.passed.has_passed()
     }
 }
 
@@ -168,6 +178,7 @@ async fn stage(
     parts: Vec<(Which, Region)>,
 ) -> Result<(), BackendError> {
     let (post, mut chunks) = mailbox::<Chunk>();
+    let failure = Failure::default();
     let places: Vec<Region> = parts.iter().map(|&(_, to)| to).collect();
     let (ring, columns) = (Arc::clone(ring), Arc::clone(columns));
     let fill = move || {
@@ -191,13 +202,22 @@ async fn stage(
     let work = on_thread("staging columns", fill);
     while let Some(chunk) = chunks.next().await {
         let queued = queue_chunk(device, places[chunk.part], &chunk);
+        let queued = queued.map(|passed| ChunkRead {
+            passed,
+            failure: Arc::clone(&failure),
+        });
         // The thread waits for the answer.
         let _ = chunk.queued.send(queued);
     }
-    work.await?
+    work.await??;
+    let failure = failure
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    failure.map_or(Ok(()), Err)
 }
 
-fn queue_chunk(device: &Device, to: Region, chunk: &Chunk) -> Result<ChunkRead, BackendError> {
+fn queue_chunk(device: &Device, to: Region, chunk: &Chunk) -> Result<Arc<Event>, BackendError> {
     // SAFETY: the thread that sent it waits for the answer, and the ring keeps the
     // chunk as it is until the answer's event has passed.
     let bytes = unsafe { &*chunk.bytes };
@@ -215,5 +235,5 @@ fn queue_chunk(device: &Device, to: Region, chunk: &Chunk) -> Result<ChunkRead, 
         let _ = device.wait(Lane::Upload);
         return Err(error);
     }
-    Ok(ChunkRead(passed))
+    Ok(passed)
 }
