@@ -93,7 +93,23 @@ pub struct DeviceBuffers {
     /// For columns that are not page-locked themselves; without it they are copied from
     /// where they lie, slowly.
     pub columns: Option<StagingRing>,
+    /// For keys that have no room on the device; without it each proof reads them from
+    /// their files.
+    pub host_keys: Option<KeyMemory>,
 }
+
+/// Page-locked memory that keys stay in, decoded, between proofs.
+#[derive(Clone)]
+pub struct KeyMemory {
+    /// Most bytes to take, all keys together.
+    pub bytes_max: u64,
+    /// Takes buffers of these lengths, all or none; they go back when they are dropped.
+    /// Called on threads of the backend.
+    pub take: Arc<TakeBuffers>,
+}
+
+/// Takes buffers of these lengths; `None` where they are refused.
+pub type TakeBuffers = dyn Fn(&[usize]) -> Option<Vec<PinnedBacking>> + Send + Sync;
 
 /// A backend on a device.
 ///

@@ -137,6 +137,15 @@ pub const KEYS: &[Key] = &[
         show: |config| config.device_slots.to_string(),
     },
     Key {
+        name: "device.host_keys",
+        what: "bytes of page-locked memory for decoded keys that have no room on the device, 0 for none",
+        set: |config, value| {
+            config.device_host_keys_bytes = value.bytes()? as u64;
+            Ok(())
+        },
+        show: |config| config.device_host_keys_bytes.to_string(),
+    },
+    Key {
         name: "params.directory",
         what: "directory of the key files",
         set: |config, value| {

@@ -224,6 +224,25 @@ impl Device {
             .map_err(driver("cuMemcpyHtoDAsync"))
     }
 
+    /// Queues a copy from the device.
+    ///
+    /// # Safety
+    /// `to` must stay, and nobody may touch it, until the copy has run.
+    pub(super) unsafe fn copy_back(
+        &self,
+        lane: Lane,
+        to: &mut [u8],
+        from: Region,
+    ) -> Result<(), BackendError> {
+        if to.is_empty() {
+            return Ok(());
+        }
+        assert!(to.len() as u64 <= from.bytes, "a copy beyond its region");
+        // SAFETY: the region holds the bytes (asserted); the caller keeps `to`.
+        unsafe { result::memcpy_dtoh_async(to, from.start, self.stream(lane)) }
+            .map_err(driver("cuMemcpyDtoHAsync"))
+    }
+
     /// Copies from the device, and waits for that and all that was queued before,
     /// whatever fails.
     pub(super) fn copy_out<T: Plain>(

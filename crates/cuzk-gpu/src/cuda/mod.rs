@@ -18,6 +18,7 @@ mod backend;
 mod border;
 mod device;
 mod holdings;
+mod host_key;
 mod multiples;
 mod owner;
 mod plan;

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
@@ -16,10 +17,11 @@ use super::arena::Arena;
 use super::backend::{CudaJob, layout};
 use super::device::{Device, MemoryUse};
 use super::holdings::{Held, Holdings, Points, Wanted};
+use super::host_key::{HostKey, HostKeys};
 use super::multiples::{self, Tables};
 use super::plan::Cutting;
 use super::points::PointBytes;
-use super::prove::{Bench, KeyPoints, Seat, prove};
+use super::prove::{Bench, KeyPoints, Origin, Seat, prove};
 use super::resident::ResidentKey;
 use super::staging::Staging;
 use super::upload::{Ring, upload};
@@ -57,6 +59,8 @@ pub(super) struct Owner {
     uploads: Turn<Option<Ring>>,
     /// Who brings a key.
     staging: Turn<Staging>,
+    /// Keys in page-locked memory of the host.
+    host_keys: Turn<HostKeys>,
     /// Who computes.
     compute: Turn<()>,
     tables: RefCell<Tables>,
@@ -95,6 +99,7 @@ impl Owner {
             room: News::default(),
             uploads: Turn::new(ring),
             staging: Turn::new(staging),
+            host_keys: Turn::new(HostKeys::new(buffers.host_keys)),
             compute: Turn::new(()),
             tables: RefCell::default(),
             holdings: RefCell::new(holdings),
@@ -155,7 +160,7 @@ impl Owner {
         let seat = self.seats.borrow_mut().pop();
         let mut seat = seat.expect("a seat for each slot");
         let mut columns = Some(Arc::new(columns));
-        let mut held = None;
+        let (mut held, mut host_key) = (None, None);
         let carried = Carried {
             owner: self,
             statement: Statement {
@@ -168,7 +173,14 @@ impl Owner {
             source: &source,
             watch: watch.as_ref(),
         };
-        let result = caught(carried.out(&mut columns, &mut held, &mut seat, &completion)).await;
+        let out = carried.out(
+            &mut columns,
+            &mut held,
+            &mut host_key,
+            &mut seat,
+            &completion,
+        );
+        let result = caught(out).await;
         let result = result
             .unwrap_or_else(|_| Err(BackendError::Panic("on the device's thread".to_owned())));
         if result.is_err() {
@@ -176,7 +188,7 @@ impl Owner {
             // one may still work.
             self.device.settle().await;
         }
-        drop(held);
+        drop((held, host_key));
         self.seats.borrow_mut().push(seat);
         self.room.tell();
         // Whoever hears of the end may drop the key, if nobody uses it.
@@ -227,6 +239,7 @@ impl Carried<'_> {
         &self,
         columns: &mut Option<Arc<Columns>>,
         held: &mut Option<Held>,
+        host_key: &mut Option<Rc<HostKey>>,
         seat: &mut Seat,
         completion: &Completion,
     ) -> Result<Proved, BackendError> {
@@ -267,13 +280,22 @@ impl Carried<'_> {
         let read = columns.take().and_then(Arc::into_inner);
         completion.columns_read(read.expect("nobody else has them"));
         let loaded = self.load(held).await?;
+        if let Points::Pieces { .. } = &held.points {
+            *host_key = owner.host_keys.take().await.place_of(self.source).await?;
+        }
         let computed = {
             let _turn = owner.compute.take().await;
             let mut points = match &held.points {
                 Points::Resident(key) => KeyPoints::Resident(key),
                 Points::Pieces { places, len } => KeyPoints::Streamed {
-                    source: self.source,
-                    staging: owner.staging.take().await,
+                    from: match &host_key {
+                        Some(key) if key.is_loaded() => Origin::Host(key),
+                        keep => Origin::Source {
+                            source: self.source,
+                            staging: owner.staging.take().await,
+                            keep: keep.as_deref(),
+                        },
+                    },
                     places: places.each_ref().map(|place| place.region()),
                     piece_len: *len,
                     count: 0,

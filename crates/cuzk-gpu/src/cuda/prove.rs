@@ -8,7 +8,8 @@ use blstrs::{Bls12, G1Projective, G2Projective, Scalar};
 
 use super::border::{self, RawScalar, call};
 use super::device::{Device, Event, HostWords, Lane, Region};
-use super::plan::{Counts, Cutting, QUERIES, SCALAR_BYTES};
+use super::host_key::HostKey;
+use super::plan::{Counts, Cutting, QUERIES, SCALAR_BYTES, point_bytes};
 use super::points::PointBytes;
 use super::query::{Made, Query, Rows};
 use super::resident::{ResidentKey, ResidentShape};
@@ -107,8 +108,9 @@ pub(super) struct Clock {
     pub(super) upload: [Event; 2],
     /// Before the first phase of the computation, and after each.
     compute: Vec<Event>,
-    /// After the last use of each place for pieces of a key.
-    pieces: [Event; 2],
+    /// After a piece of a key was brought to each of its places, and after its last use.
+    brought: [Event; 2],
+    used: [Event; 2],
 }
 
 /// The phases of a computation.
@@ -117,10 +119,12 @@ const PHASES: [&str; 6] = ["ntt", "msm_h", "msm_l", "msm_a", "msm_b_g1", "msm_b_
 impl Clock {
     pub(super) fn new(device: &Device) -> Result<Self, BackendError> {
         let events = (0..=PHASES.len()).map(|_| device.event());
+        let two = || Ok::<_, BackendError>([device.event()?, device.event()?]);
         Ok(Self {
-            upload: [device.event()?, device.event()?],
+            upload: two()?,
             compute: events.collect::<Result<_, _>>()?,
-            pieces: [device.event()?, device.event()?],
+            brought: two()?,
+            used: two()?,
         })
     }
 
@@ -138,10 +142,9 @@ impl Clock {
 pub(super) enum KeyPoints<'a> {
     /// On the device.
     Resident(&'a ResidentKey),
-    /// In their source: brought piece by piece, one while the one before is summed.
+    /// Elsewhere: brought piece by piece, one while the one before is summed.
     Streamed {
-        source: &'a Arc<dyn PointBytes>,
-        staging: Taken<'a, Staging>,
+        from: Origin<'a>,
         places: [Region; 2],
         piece_len: usize,
         /// Pieces that were brought.
@@ -149,11 +152,26 @@ pub(super) enum KeyPoints<'a> {
     },
 }
 
+/// Where the pieces of a key come from.
+pub(super) enum Origin<'a> {
+    /// Its source; and where the points are kept for the next proof.
+    Source {
+        source: &'a Arc<dyn PointBytes>,
+        staging: Taken<'a, Staging>,
+        keep: Option<&'a HostKey>,
+    },
+    /// Page-locked memory.
+    Host(&'a HostKey),
+}
+
 impl KeyPoints<'_> {
     fn tier(&self) -> KeyTier {
         match self {
             Self::Resident(_) => KeyTier::Resident,
-            Self::Streamed { .. } => KeyTier::File,
+            Self::Streamed { from, .. } => match from {
+                Origin::Source { .. } => KeyTier::File,
+                Origin::Host(_) => KeyTier::Pinned,
+            },
         }
     }
 
@@ -165,37 +183,54 @@ impl KeyPoints<'_> {
         }
     }
 
-    /// The points of a range, on the device. Those of the range before are there too,
-    /// older ones are gone.
+    /// The points of a range, on the device for what the compute lane is given from now
+    /// on. Those of the range before are there too, older ones are gone.
     async fn bring(
         &mut self,
         bench: &Bench<'_>,
         section: Section,
         range: Range<usize>,
     ) -> Result<Region, BackendError> {
-        match self {
-            Self::Resident(key) => Ok(key.points(section)),
+        let (from, places, count) = match self {
+            Self::Resident(key) => return Ok(key.points(section)),
             Self::Streamed {
-                source,
-                staging,
+                from,
                 places,
                 count,
                 ..
+            } => (from, places, count),
+        };
+        let (device, clock) = (bench.device, bench.clock);
+        let place = *count % 2;
+        if *count >= 2 {
+            // The last sum of what is there may not have ended.
+            device.follow(Lane::Keys, &clock.used[place])?;
+        }
+        *count += 1;
+        let points = places[place].part(0, range.len() as u64 * point_bytes(section));
+        match from {
+            Origin::Source {
+                source,
+                staging,
+                keep,
             } => {
-                let device = bench.device;
-                let place = *count % 2;
-                if *count >= 2 {
-                    // The last sum of what is there may not have ended.
-                    device.follow(Lane::Keys, &bench.clock.pieces[place])?;
-                }
-                *count += 1;
-                let points = places[place];
+                let start = range.start;
                 staging
                     .points(device, source, section, range, points)
                     .await?;
-                Ok(points)
+                if let Some(key) = keep {
+                    // SAFETY: the proof has the key until it has waited for the lane.
+                    unsafe { key.keep(device, section, start, points) }?;
+                }
+            }
+            Origin::Host(key) => {
+                // SAFETY: as above; a key that is whole is fetched no more.
+                unsafe { key.bring(device, section, range.start, points) }?;
+                device.record(Lane::Keys, &clock.brought[place])?;
+                device.follow(Lane::Compute, &clock.brought[place])?;
             }
         }
+        Ok(points)
     }
 
     /// What was brought last is not read after what is queued now.
@@ -204,10 +239,24 @@ impl KeyPoints<'_> {
             Self::Resident(_) => Ok(()),
             Self::Streamed { count, .. } => {
                 let place = (*count + 1) % 2;
-                let event = &bench.clock.pieces[place];
+                let event = &bench.clock.used[place];
                 bench.device.record(Lane::Compute, event)
             }
         }
+    }
+
+    /// Every piece was brought and summed.
+    async fn end(&self, device: &Device) -> Result<(), BackendError> {
+        if let Self::Streamed { from, .. } = self {
+            device.passed(Lane::Keys).await?;
+            if let Origin::Source {
+                keep: Some(key), ..
+            } = from
+            {
+                key.set_loaded();
+            }
+        }
+        Ok(())
     }
 }
 
@@ -282,6 +331,7 @@ pub(super) async fn prove(
     let b_g2 = queries.sum::<G2Projective>(Section::BG2).await?;
     passed(6)?;
     device.passed(Lane::Compute).await?;
+    key.end(device).await?;
     let host = bench.host;
     Ok(Computed {
         h: h.fetched(host),

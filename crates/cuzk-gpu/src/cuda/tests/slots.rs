@@ -100,7 +100,7 @@ fn many_proofs(slots: usize, cases: &[Case], limit: u64) {
         options.slots = slots;
         options.memory_bytes_max = Some(limit);
     };
-    let gpu = backend_with(change, ring()).expect("there is a device");
+    let gpu = backend_with(change, ring(), None).expect("there is a device");
     let at_start = gpu.device_allocations();
     let mut running = std::collections::VecDeque::new();
     for turn in 0..120 {
