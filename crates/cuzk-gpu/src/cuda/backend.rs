@@ -9,8 +9,10 @@ use blstrs::Scalar;
 
 use super::device::MemoryUse;
 use super::multiples;
-use super::owner::{Owner, Task};
+use super::owner::{About, Owner, Task};
+use super::plan::{Counts, Needs};
 use super::points::PointBytes;
+use super::resident::{ResidentKey, ResidentShape};
 use crate::accelerator::{DeviceBuffers, DeviceOptions};
 use crate::backend::{Backend, DeviceUse, Pending, ProveRequest, Upload, pending};
 use crate::column::{CColumn, ColumnLayout, Columns};
@@ -42,8 +44,7 @@ pub struct CudaJob {
 /// Groth16 on one CUDA device.
 pub struct CudaBackend {
     options: DeviceOptions,
-    name: String,
-    limit_bytes: u64,
+    about: About,
     upload: Upload,
     memory: Arc<MemoryUse>,
     /// Proofs that were taken and have not ended.
@@ -78,7 +79,7 @@ impl CudaBackend {
             .name(format!("cuzk-cuda-{}", options.ordinal))
             .spawn(move || match Owner::open(options, buffers, used, ended) {
                 Ok(owner) => {
-                    let _ = opened.send(Ok(owner.names()));
+                    let _ = opened.send(Ok(owner.about()));
                     owner.run(to_itself, inbox);
                 }
                 Err(error) => {
@@ -89,11 +90,10 @@ impl CudaBackend {
                 what: "the device's thread",
                 reason: error.to_string(),
             })?;
-        let (name, limit_bytes) = answer.recv().unwrap_or(Err(BackendError::Lost))?;
+        let about = answer.recv().unwrap_or(Err(BackendError::Lost))?;
         Ok(Self {
             options,
-            name,
-            limit_bytes,
+            about,
             upload,
             memory,
             taken,
@@ -104,7 +104,7 @@ impl CudaBackend {
 
     /// The driver's name for the device.
     pub fn device_name(&self) -> &str {
-        &self.name
+        &self.about.name
     }
 
     /// Bytes of the device's arena that are in use now: keys, index lists, slots,
@@ -220,8 +220,8 @@ impl Backend for CudaBackend {
     fn device(&self) -> Option<DeviceUse> {
         Some(DeviceUse {
             ordinal: self.options.ordinal,
-            name: self.name.clone(),
-            limit_bytes: self.limit_bytes,
+            name: self.about.name.clone(),
+            limit_bytes: self.about.arena_bytes,
             held_bytes: self.device_bytes(),
         })
     }
@@ -244,6 +244,24 @@ impl Backend for CudaBackend {
 
     fn upload(&self) -> Upload {
         self.upload
+    }
+
+    fn plan(&self, shape: &CircuitShape, key: &Key) -> Option<String> {
+        let counts = Counts::of(shape);
+        let needs = Needs {
+            sizes: &shape.sizes,
+            counts,
+            cutting: self.about.cutting,
+            c_source: self.options.c_source,
+            key_bytes: ResidentKey::bytes(key),
+            list_bytes: ResidentShape::bytes(&counts),
+        };
+        let About {
+            arena_bytes,
+            fixed_bytes,
+            ..
+        } = self.about;
+        Some(needs.table(arena_bytes, fixed_bytes, self.options.slots))
     }
 
     fn work_bytes(&self, _: &CircuitSizes, _: &Key, _: KeyTier) -> u64 {

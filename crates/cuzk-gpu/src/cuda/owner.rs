@@ -45,6 +45,16 @@ pub(super) enum Task {
     End,
 }
 
+/// What does not change of an open device.
+pub(super) struct About {
+    /// The driver's name for it.
+    pub(super) name: String,
+    pub(super) arena_bytes: u64,
+    /// Bytes of the arena that are no proof's.
+    pub(super) fixed_bytes: u64,
+    pub(super) cutting: Cutting,
+}
+
 /// The device and everything on it. Fields are dropped in this order: what lies on the
 /// device before the device.
 pub(super) struct Owner {
@@ -108,10 +118,14 @@ impl Owner {
         })
     }
 
-    /// The driver's name for the device, and the bytes of its arena.
-    pub(super) fn names(&self) -> (String, u64) {
-        let arena_bytes = self.device.memory().arena_bytes.load(Ordering::Relaxed);
-        (self.device.name(), arena_bytes)
+    /// What does not change.
+    pub(super) fn about(&self) -> About {
+        About {
+            name: self.device.name(),
+            arena_bytes: self.device.memory().arena_bytes.load(Ordering::Relaxed),
+            fixed_bytes: self.holdings.borrow().fixed_bytes(),
+            cutting: self.cutting(),
+        }
     }
 
     /// Does what comes until it hears that nothing more does, and everything is done.
@@ -283,7 +297,7 @@ impl Carried<'_> {
         if let Points::Pieces { .. } = &held.points {
             *host_key = owner.host_keys.take().await.place_of(self.source).await?;
         }
-        let computed = {
+        let queued = {
             let _turn = owner.compute.take().await;
             let mut points = match &held.points {
                 Points::Resident(key) => KeyPoints::Resident(key),
@@ -303,6 +317,7 @@ impl Carried<'_> {
             };
             prove(&bench, &self.statement, &mut points, &held.lists).await?
         };
+        let computed = queued.computed(&bench).await?;
         let mut phases = computed.phases.clone();
         if let Some(ms) = loaded {
             // Between the upload and the first phase of the computation.

@@ -11,7 +11,7 @@ use super::device::{Device, Event, HostWords, Lane, Region};
 use super::host_key::HostKey;
 use super::plan::{Counts, Cutting, QUERIES, SCALAR_BYTES, point_bytes};
 use super::points::PointBytes;
-use super::query::{Made, Query, Rows};
+use super::query::{Found, Made, Query, Rows};
 use super::resident::{ResidentKey, ResidentShape};
 use super::rows::RowPoint;
 use super::staging::Staging;
@@ -21,6 +21,7 @@ use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::ntt::vanishing_inverse;
 use crate::device::host::on_thread;
 use crate::device::turn::Taken;
+use crate::device::waiter::Passed;
 use crate::error::BackendError;
 use crate::groth16::{Statement, Sums, assemble};
 use crate::key::{KeyTier, Section};
@@ -245,18 +246,63 @@ impl KeyPoints<'_> {
         }
     }
 
-    /// Every piece was brought and summed.
-    async fn end(&self, device: &Device) -> Result<(), BackendError> {
-        if let Self::Streamed { from, .. } = self {
-            device.passed(Lane::Keys).await?;
-            if let Origin::Source {
-                keep: Some(key), ..
-            } = from
-            {
-                key.set_loaded();
-            }
+    /// A fence behind the last piece.
+    fn brought(&self, device: &Device) -> Result<Option<Passed>, BackendError> {
+        match self {
+            Self::Resident(_) => Ok(None),
+            Self::Streamed { .. } => device.fence(Lane::Keys).map(Some),
         }
-        Ok(())
+    }
+}
+
+impl<'a> KeyPoints<'a> {
+    /// Where pieces are kept for the next proof.
+    fn kept(&self) -> Option<&'a HostKey> {
+        match self {
+            Self::Streamed {
+                from: Origin::Source { keep, .. },
+                ..
+            } => *keep,
+            _ => None,
+        }
+    }
+}
+
+/// A proof all of which is queued. Another may compute behind it.
+pub(super) struct Queued<'a> {
+    h: Summing<G1Projective>,
+    l: Summing<G1Projective>,
+    a: Summing<G1Projective>,
+    b_g1: Summing<G1Projective>,
+    b_g2: Summing<G2Projective>,
+    tier: KeyTier,
+    /// After the last of it.
+    computed: Passed,
+    /// After the last piece of the key was brought and kept, and where.
+    brought: Option<Passed>,
+    keep: Option<&'a HostKey>,
+}
+
+impl Queued<'_> {
+    /// Waits for it.
+    pub(super) async fn computed(self, bench: &Bench<'_>) -> Result<Computed, BackendError> {
+        self.computed.await.unwrap_or(Err(BackendError::Lost))?;
+        if let Some(brought) = self.brought {
+            brought.await.unwrap_or(Err(BackendError::Lost))?;
+        }
+        if let Some(key) = self.keep {
+            key.set_loaded();
+        }
+        let host = bench.host;
+        Ok(Computed {
+            h: self.h.fetched(host),
+            l: self.l.fetched(host),
+            a: self.a.fetched(host),
+            b_g1: self.b_g1.fetched(host),
+            b_g2: self.b_g2.fetched(host),
+            phases: bench.clock.times()?,
+            tier: self.tier,
+        })
     }
 }
 
@@ -294,13 +340,14 @@ impl Computed {
     }
 }
 
-/// Computes what [`upload`](super::upload::upload) brought, and waits for it.
-pub(super) async fn prove(
+/// Queues the computation of what [`upload`](super::upload::upload) brought. The numbers
+/// of sorted entries are waited for on the way: they decide how a sum is made.
+pub(super) async fn prove<'a>(
     bench: &Bench<'_>,
     statement: &Statement<'_>,
-    key: &mut KeyPoints<'_>,
+    key: &mut KeyPoints<'a>,
     shape: &ResidentShape,
-) -> Result<Computed, BackendError> {
+) -> Result<Queued<'a>, BackendError> {
     let device = bench.device;
     let sizes = &statement.shape.sizes;
     let passed = |phase: usize| device.record(Lane::Compute, &bench.clock.compute[phase]);
@@ -319,6 +366,7 @@ pub(super) async fn prove(
         shape,
         sizes,
         counts: Counts::of(statement.shape),
+        split: None,
     };
     let h = queries.sum::<G1Projective>(Section::H).await?;
     passed(2)?;
@@ -330,17 +378,16 @@ pub(super) async fn prove(
     passed(5)?;
     let b_g2 = queries.sum::<G2Projective>(Section::BG2).await?;
     passed(6)?;
-    device.passed(Lane::Compute).await?;
-    key.end(device).await?;
-    let host = bench.host;
-    Ok(Computed {
-        h: h.fetched(host),
-        l: l.fetched(host),
-        a: a.fetched(host),
-        b_g1: b_g1.fetched(host),
-        b_g2: b_g2.fetched(host),
-        phases: bench.clock.times()?,
+    Ok(Queued {
+        h,
+        l,
+        a,
+        b_g1,
+        b_g2,
         tier: key.tier(),
+        computed: device.fence(Lane::Compute)?,
+        brought: key.brought(device)?,
+        keep: key.kept(),
     })
 }
 
@@ -351,6 +398,8 @@ struct Queries<'a, 'k> {
     shape: &'a ResidentShape,
     sizes: &'a CircuitSizes,
     counts: Counts,
+    /// Whose entries were sorted last, and what was found.
+    split: Option<(Range<usize>, Found)>,
 }
 
 /// A sum: what is added up, and the rows that are not.
@@ -415,6 +464,7 @@ impl Queries<'_, '_> {
                 rows,
                 host_at,
             };
+            let range = start..start + len;
             sum.made = match section {
                 Section::H => {
                     let scalars = bench
@@ -423,7 +473,20 @@ impl Queries<'_, '_> {
                         .part(start as u64 * SCALAR_BYTES, len as u64 * SCALAR_BYTES);
                     query.whole(bench, scalars, bench.regions.scratch)?
                 }
-                _ => query.sum(bench, self.scalars(section, start, len)).await?,
+                _ => {
+                    // The queries of B have the same entries, one after the other: what
+                    // was sorted for the first still lies where the second looks for it.
+                    let known = match (section, self.split.take()) {
+                        (Section::BG2, Some((of, found))) if of == range => Some(found),
+                        _ => None,
+                    };
+                    let scalars = self.scalars(section, start, len);
+                    let (made, found) = query.sum(bench, scalars, known).await?;
+                    if section == Section::BG1 {
+                        self.split = Some((range, found));
+                    }
+                    made
+                }
             };
             self.key.used(bench)?;
         }

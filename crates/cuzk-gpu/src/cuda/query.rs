@@ -108,20 +108,41 @@ impl Query {
         })
     }
 
-    /// The sum of a query whose scalars, or what its indices point into, are these.
+    /// The sum of a query whose scalars, or what its indices point into, are these, and
+    /// what of its entries was found. That is `known` where the sum before, of as many,
+    /// sorted the same entries.
     pub(super) async fn sum(
         &self,
         bench: &Bench<'_>,
         scalars: Region,
-    ) -> Result<Made, BackendError> {
+        known: Option<Found>,
+    ) -> Result<(Made, Found), BackendError> {
         if self.count == 0 {
-            return Ok(Made::default());
+            return Ok(Default::default());
         }
         let mut scratch = Bump(bench.regions.scratch);
         let list_bytes = self.count as u64 * 4;
         let (ones, rest) = (scratch.take(list_bytes), scratch.take(list_bytes));
-        self.split(bench, scalars, ones, rest)?;
-        let found = self.found(bench).await?;
+        let found = match known {
+            Some(found) => found,
+            None => {
+                self.split(bench, scalars, ones, rest)?;
+                self.found(bench).await?
+            }
+        };
+        let made = self.sum_of(bench, scalars, found, scratch, [ones, rest])?;
+        Ok((made, found))
+    }
+
+    /// Queues the sum of sorted entries.
+    fn sum_of(
+        &self,
+        bench: &Bench<'_>,
+        scalars: Region,
+        found: Found,
+        mut scratch: Bump,
+        [ones, rest]: [Region; 2],
+    ) -> Result<Made, BackendError> {
         // Without room to gather the full scalars and their points, nearly all of
         // them are multiplied anyway.
         let spare = bench.regions.b;
@@ -376,8 +397,8 @@ impl Query {
 }
 
 /// How many entries of a query are one, and how many neither zero nor one.
-#[derive(Clone, Copy, Debug)]
-struct Found {
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Found {
     ones: u32,
     rest: u32,
 }

@@ -259,10 +259,10 @@ impl Place {
             rows,
             host_at: COUNTER_WORDS,
         };
-        let made = block_on(query.sum(&bench, to_scalars));
+        let made = block_on(query.sum(&bench, to_scalars, None));
         // The words of the seat are written until then, also after an error.
         device.wait(Lane::Compute)?;
-        Ok(made?.rows::<P>(&self.seat.host).total())
+        Ok(made?.0.rows::<P>(&self.seat.host).total())
     }
 }
 
