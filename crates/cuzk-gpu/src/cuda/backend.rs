@@ -10,16 +10,17 @@ use blstrs::Scalar;
 use super::device::MemoryUse;
 use super::multiples;
 use super::owner::{About, Owner, Task};
-use super::plan::{Counts, Needs};
+use super::plan::{Counts, Needs, SCALAR_BYTES, point_bytes};
 use super::points::PointBytes;
 use super::resident::{ResidentKey, ResidentShape};
 use crate::accelerator::{DeviceBuffers, DeviceOptions};
 use crate::backend::{Backend, DeviceUse, Pending, ProveRequest, Upload, pending};
 use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::cpu::h::CSource;
+use crate::cpu::msm;
 use crate::device::executor::Event;
 use crate::error::BackendError;
-use crate::key::{Key, KeyTier};
+use crate::key::{Key, KeyTier, Section};
 use crate::shape::{CircuitShape, CircuitSizes};
 use crate::watch::Watch;
 
@@ -264,9 +265,24 @@ impl Backend for CudaBackend {
         Some(needs.table(arena_bytes, fixed_bytes, self.options.slots))
     }
 
-    fn work_bytes(&self, _: &CircuitSizes, _: &Key, _: KeyTier) -> u64 {
-        // Everything is on the device; what a proof takes here are its rows.
-        1 << 20
+    fn work_bytes(&self, _: &CircuitSizes, key: &Key, tier: KeyTier) -> u64 {
+        // Everything is on the device but rows of sums, and what the host is told to do.
+        let count = |section| key.count(section) as u64;
+        let mut bytes = 1 << 20;
+        if self.options.is_split_on_host {
+            bytes += 4 * (count(Section::L) + count(Section::A) + count(Section::BG1));
+        }
+        if self.options.is_b_g2_on_host {
+            let points = key.count(Section::BG2);
+            let threads = self.options.load_threads.get();
+            let decoded = match tier {
+                KeyTier::File => point_bytes(Section::BG2) * points as u64,
+                KeyTier::Pinned | KeyTier::Resident => 0,
+            };
+            bytes += SCALAR_BYTES * points as u64 + decoded;
+            bytes += msm::work_bytes(points, threads, point_bytes(Section::BG2) as usize);
+        }
+        bytes
     }
 
     fn submit(&self, request: ProveRequest) -> Pending {
