@@ -161,8 +161,13 @@ fn on_device(config: &Config, budget: &Budget) -> Result<Proving, NoDevice> {
         .staging_ring_for(&config.tuning, staging)
         .map_err(|error| NoDevice::Wrong(error.into()))?;
     let buffers = DeviceBuffers { keys, columns };
-    let backend =
-        open_device(options, buffers).map_err(|error| NoDevice::Absent(error.to_string()))?;
+    let backend = open_device(options, buffers).map_err(|error| match error {
+        // What was asked for in so many bytes is not quietly left out.
+        BackendError::DeviceMemory { .. } if options.memory_bytes_max.is_some() => {
+            NoDevice::Wrong(error.into())
+        }
+        error => NoDevice::Absent(error.to_string()),
+    })?;
     Ok((backend, memory))
 }
 

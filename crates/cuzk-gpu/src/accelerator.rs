@@ -15,7 +15,8 @@ use crate::error::BackendError;
 pub struct DeviceOptions {
     /// Number of the device, as the driver counts those that are visible.
     pub ordinal: usize,
-    /// Most bytes of device memory to hold; all of it if `None`.
+    /// Bytes of device memory to take at the start; all that is free, less half a GiB
+    /// for the driver, if `None`.
     pub memory_bytes_max: Option<u64>,
     /// Proofs that may wait behind the one under way; one more is refused.
     pub queue_len_max: usize,

@@ -114,7 +114,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "device.memory",
-        what: "bytes of device memory to hold: \"auto\" (all), a share or bytes",
+        what: "bytes of device memory to take at the start: \"auto\" (all that is free), a share or bytes",
         set: |config, value| {
             config.device_memory_limit = value.limit()?;
             Ok(())

@@ -51,7 +51,7 @@ pub struct Config {
     pub device_policy: DevicePolicy,
     /// Number of the device, as the driver counts those that are visible.
     pub device_index: usize,
-    /// Bytes of the device's memory that may be held; automatic is all of it.
+    /// Bytes of the device's memory to take at the start; automatic is all that is free.
     pub device_memory_limit: LimitRule,
     /// Directory of the key files.
     pub params_directory: PathBuf,

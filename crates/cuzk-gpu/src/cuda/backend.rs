@@ -9,12 +9,15 @@ use std::thread::JoinHandle;
 use blstrs::Scalar;
 use cuzk_pinned::StagingRing;
 
-use super::device::{Device, DeviceMemory, MemoryUse};
+use super::arena::Arena;
+use super::device::{Device, MemoryUse};
+use super::holdings::{Holdings, Points, Wanted};
 use super::multiples::{self, Tables};
-use super::plan::{Counts, Cutting, Workspace, align, point_bytes};
+use super::plan::Cutting;
 use super::points::PointBytes;
-use super::prove::{Bench, COUNTERS_BYTES, Clock, KeyPoints, Regions, prove, upload};
-use super::resident::{ResidentKey, ResidentShape, Staging};
+use super::prove::{Bench, Clock, KeyPoints, prove, upload};
+use super::resident::Staging;
+use super::warm::warm_up;
 use crate::accelerator::{DeviceBuffers, DeviceOptions};
 use crate::backend::{
     Backend, Completion, DeviceUse, Pending, ProveRequest, Proved, Upload, pending,
@@ -23,8 +26,9 @@ use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::cpu::h::CSource;
 use crate::error::BackendError;
 use crate::groth16::{Statement, check};
-use crate::key::{Key, KeyTier, Section};
+use crate::key::{Key, KeyTier};
 use crate::shape::{CircuitShape, CircuitSizes};
+use crate::watch::Watch;
 
 /// A proof to be made with points from any source.
 pub struct CudaJob {
@@ -40,6 +44,8 @@ pub struct CudaJob {
     pub r: Scalar,
     /// See `r`.
     pub s: Scalar,
+    /// Who is shown the intermediates, if anybody.
+    pub watch: Option<Arc<dyn Watch>>,
 }
 
 /// What the device's thread is given to do.
@@ -60,10 +66,12 @@ pub struct CudaBackend {
 }
 
 impl CudaBackend {
-    /// Opens the device on a thread of its own and launches a first kernel there.
+    /// Opens the device on a thread of its own, launches every kernel of a proof once
+    /// and takes the memory that all proofs work in.
     ///
     /// # Errors
-    /// [`BackendError::Device`] with what is missing, and [`BackendError::Start`].
+    /// [`BackendError::Device`] with what is missing, [`BackendError::DeviceMemory`]
+    /// where others leave less than `memory_bytes_max`, and [`BackendError::Start`].
     pub fn start(options: DeviceOptions, buffers: DeviceBuffers) -> Result<Self, BackendError> {
         check_options(&options)?;
         let memory = Arc::new(MemoryUse::default());
@@ -79,7 +87,8 @@ impl CudaBackend {
             .spawn(move || match Owner::open(options, buffers, counted) {
                 Ok(mut owner) => {
                     let device = &owner.device;
-                    let _ = opened.send(Ok((device.name(), device.limit_bytes())));
+                    let arena_bytes = device.memory().arena_bytes.load(Ordering::Relaxed);
+                    let _ = opened.send(Ok((device.name(), arena_bytes)));
                     owner.run(&jobs);
                 }
                 Err(error) => {
@@ -107,7 +116,8 @@ impl CudaBackend {
         &self.name
     }
 
-    /// Bytes of device memory held now: keys, index lists, workspace.
+    /// Bytes of the device's arena that are in use now: keys, index lists, slots,
+    /// scratch, places for pieces of keys.
     pub fn device_bytes(&self) -> u64 {
         self.memory.held_bytes.load(Ordering::Relaxed)
     }
@@ -242,28 +252,22 @@ impl Backend for CudaBackend {
             source: request.key,
             r: request.r,
             s: request.s,
+            watch: request.watch,
         })
     }
 }
-
-/// Pieces of a key, as logarithms of their number of points. A device without room
-/// for the smallest has none for the columns of most circuits either.
-const PIECE_LOG_MIN: u32 = 16;
-const PIECE_LOG_MAX: u32 = 24;
 
 /// The device and everything on it, on the device's thread. Fields are dropped in
 /// this order: what lies on the device before the device.
 struct Owner {
     options: DeviceOptions,
-    workspace: Option<(DeviceMemory, Workspace)>,
-    keys: Vec<ResidentKey>,
-    shapes: Vec<ResidentShape>,
     staging: Staging,
     /// Page-locked chunks for columns that are not page-locked. Dropped before the
     /// device, whose events it may hold.
     ring: Option<StagingRing>,
     tables: Tables,
     clock: Clock,
+    holdings: Holdings,
     device: Device,
 }
 
@@ -273,18 +277,19 @@ impl Owner {
         buffers: DeviceBuffers,
         memory: Arc<MemoryUse>,
     ) -> Result<Self, BackendError> {
-        let device = Device::open(options.ordinal, options.memory_bytes_max, memory)?;
-        let staging = Staging::new(&device, buffers.keys, options.load_threads)?;
+        let device = Device::open(options.ordinal, None, memory)?;
+        // Measured after this, free memory is what no kernel needs.
+        warm_up(&device)?;
+        let mut holdings = Holdings::new(Arena::new(&device, options.memory_bytes_max)?);
+        let staging = Staging::new(&device, &mut holdings, buffers.keys, options.load_threads)?;
         let clock = Clock::new(&device)?;
         Ok(Self {
             options,
-            workspace: None,
-            keys: Vec::new(),
-            shapes: Vec::new(),
             staging,
             ring: buffers.columns,
             tables: Tables::default(),
             clock,
+            holdings,
             device,
         })
     }
@@ -296,7 +301,7 @@ impl Owner {
                 Task::Multiples(request) => {
                     // Whoever waits for an answer hears that there is none.
                     let _ = catch_unwind(AssertUnwindSafe(|| {
-                        self.tables.serve(&self.device, request);
+                        self.tables.serve(&self.device, &mut self.holdings, request);
                     }));
                 }
             }
@@ -311,6 +316,7 @@ impl Owner {
             source,
             r,
             s,
+            watch,
         } = job;
         let mut columns = Some(columns);
         let result = catch_unwind(AssertUnwindSafe(|| {
@@ -320,7 +326,14 @@ impl Owner {
                 r,
                 s,
             };
-            self.carry_out(&mut columns, &statement, &shape, &source, &completion)
+            self.carry_out(
+                &mut columns,
+                &statement,
+                &shape,
+                &source,
+                &completion,
+                watch.as_deref(),
+            )
         }))
         .unwrap_or_else(|_| Err(BackendError::Panic("on the device's thread".to_owned())));
         if result.is_err() {
@@ -351,208 +364,47 @@ impl Owner {
         shape: &Arc<CircuitShape>,
         source: &Arc<dyn PointBytes>,
         completion: &Completion,
+        watch: Option<&dyn Watch>,
     ) -> Result<Proved, BackendError> {
         let sizes = &shape.sizes;
         let layout = layout(&self.options, sizes);
         let read = columns.as_ref().expect("the columns of a new job");
         check(read, &layout, statement, |section| source.count(section))?;
-        let counts = Counts::of(shape);
-        let piece_len = self.make_room(source, shape, &counts)?;
-        let list = self.shape(shape)?;
-        if piece_len.is_none() {
-            self.keep_key(source)?;
+        let cutting = self.cutting();
+        let wanted = Wanted {
+            source,
+            shape,
+            cutting: &cutting,
+            c_source: self.options.c_source,
+        };
+        let held = self.holdings.take(&wanted)?;
+        let held = held.expect("no other proof is under way");
+        held.lists.load(&self.device, shape)?;
+        if let Points::Resident(key) = &held.points {
+            key.load(&self.device, &mut self.staging, &**source)?;
         }
-
-        let (memory, workspace) = self.workspace.as_ref().expect("made above");
-        let regions = regions(memory, workspace);
+        let regions = held.regions();
         let bench = Bench {
             device: &self.device,
             regions: &regions,
-            cutting: self.cutting(),
+            cutting,
             clock: &self.clock,
             c_source: self.options.c_source,
             transforms: self.options.transforms,
             is_split: self.options.is_split,
+            watch,
         };
         upload(&bench, self.ring.as_mut(), read, statement.inputs, sizes)?;
         completion.columns_read(columns.take().expect("the columns of a new job"));
-        let mut points = match piece_len {
-            None => KeyPoints::Resident(self.keys.last().expect("kept above")),
-            Some(piece_len) => KeyPoints::Streamed {
+        let mut points = match &held.points {
+            Points::Resident(key) => KeyPoints::Resident(key),
+            Points::Pieces { places, len } => KeyPoints::Streamed {
                 source: &**source,
                 staging: &mut self.staging,
-                place: regions.points,
-                piece_len,
+                place: places[0].region(),
+                piece_len: *len,
             },
         };
-        prove(
-            &bench,
-            statement,
-            source.vk(),
-            &mut points,
-            &self.shapes[list],
-        )
-    }
-
-    /// Gets a workspace for the circuit and drops what nobody uses, or uses least,
-    /// until the key and the lists have room. A key that has none beside the rest is
-    /// to be brought in pieces, of the number of points that is returned.
-    fn make_room(
-        &mut self,
-        source: &Arc<dyn PointBytes>,
-        shape: &Arc<CircuitShape>,
-        counts: &Counts,
-    ) -> Result<Option<usize>, BackendError> {
-        self.keys.retain(ResidentKey::is_alive);
-        self.shapes.retain(ResidentShape::is_alive);
-        let lists = ResidentShape::bytes(counts);
-        let whole = Workspace::of(&shape.sizes, counts, &self.cutting());
-        let asked = workspace_bytes(&whole) + lists + ResidentKey::bytes(&**source);
-        if asked <= self.room_when_empty() {
-            self.take_workspace(whole, source, shape, counts)?;
-            return Ok(None);
-        }
-        for log in (PIECE_LOG_MIN..=PIECE_LOG_MAX).rev() {
-            let pieces = counts.in_pieces(1 << log);
-            let workspace = Workspace {
-                points: align(point_bytes(Section::BG2) << log),
-                ..Workspace::of(&shape.sizes, &pieces, &self.cutting())
-            };
-            if workspace_bytes(&workspace) + lists <= self.room_when_empty() {
-                // Nothing that was made for other proofs has room beside this one.
-                self.keys.clear();
-                self.shapes.retain(|held| held.is(shape));
-                if self
-                    .workspace
-                    .as_ref()
-                    .is_none_or(|(_, held)| *held != workspace)
-                {
-                    self.workspace = None;
-                    let memory = self
-                        .device
-                        .allocate("the workspace of a proof", workspace_bytes(&workspace))?;
-                    self.workspace = Some((memory, workspace));
-                }
-                return Ok(Some(1 << log));
-            }
-        }
-        Err(BackendError::DeviceMemory {
-            what: "a proof and its key",
-            asked,
-            free: self.device.room_bytes(),
-            limit: self.device.limit_bytes(),
-        })
-    }
-
-    /// Bytes there would be if no workspace, key or list were held.
-    fn room_when_empty(&self) -> u64 {
-        let keys: u64 = self.keys.iter().map(ResidentKey::held_bytes).sum();
-        let shapes: u64 = self.shapes.iter().map(ResidentShape::held_bytes).sum();
-        let workspace = self.workspace.as_ref();
-        let workspace = workspace.map_or(0, |(memory, _)| memory.region().bytes());
-        self.device.room_bytes() + keys + shapes + workspace
-    }
-
-    /// Makes room for a workspace, a whole key and the circuit's lists, which there is
-    /// once everything else is gone, and allocates the workspace.
-    fn take_workspace(
-        &mut self,
-        wanted: Workspace,
-        source: &Arc<dyn PointBytes>,
-        shape: &Arc<CircuitShape>,
-        counts: &Counts,
-    ) -> Result<(), BackendError> {
-        let held = self.workspace.as_ref().map(|(_, held)| *held);
-        // Circuits by turns share one workspace, as large as any of them needs.
-        let mut union = Workspace {
-            points: wanted.points,
-            ..wanted.union(&held.unwrap_or_default())
-        };
-        if held != Some(union) {
-            // Freed first: nobody needs both.
-            self.workspace = None;
-        }
-        let mut others = 0;
-        if !self.keys.iter().any(|key| key.is(source)) {
-            others += ResidentKey::bytes(&**source);
-        }
-        if !self.shapes.iter().any(|held| held.is(shape)) {
-            others += ResidentShape::bytes(counts);
-        }
-        loop {
-            let own = match self.workspace {
-                Some(_) => 0,
-                None => workspace_bytes(&union),
-            };
-            if own + others <= self.device.room_bytes() {
-                break;
-            }
-            // The most recently used stand last; the room that only other circuits
-            // need in the workspace goes last of all.
-            if let Some(at) = self.keys.iter().position(|key| !key.is(source)) {
-                self.keys.remove(at);
-            } else if let Some(at) = self.shapes.iter().position(|held| !held.is(shape)) {
-                self.shapes.remove(at);
-            } else if union != wanted {
-                self.workspace = None;
-                union = wanted;
-            } else {
-                return Err(BackendError::DeviceMemory {
-                    what: "a proof and its key",
-                    asked: own + others,
-                    free: self.device.room_bytes(),
-                    limit: self.device.limit_bytes(),
-                });
-            }
-        }
-        if self.workspace.is_none() {
-            let bytes = workspace_bytes(&union);
-            let memory = self.device.allocate("the workspace of a proof", bytes)?;
-            self.workspace = Some((memory, union));
-        }
-        Ok(())
-    }
-
-    /// Puts the key last among those on the device, loaded if it was not there.
-    fn keep_key(&mut self, source: &Arc<dyn PointBytes>) -> Result<(), BackendError> {
-        let found = self.keys.iter().position(|key| key.is(source));
-        let key = match found {
-            Some(at) => self.keys.remove(at),
-            None => ResidentKey::load(&self.device, &mut self.staging, source)?,
-        };
-        self.keys.push(key);
-        Ok(())
-    }
-
-    /// Where the circuit's lists stand, made if they were not there.
-    fn shape(&mut self, shape: &Arc<CircuitShape>) -> Result<usize, BackendError> {
-        let found = self.shapes.iter().position(|held| held.is(shape));
-        let held = match found {
-            Some(at) => self.shapes.remove(at),
-            None => ResidentShape::load(&self.device, shape)?,
-        };
-        self.shapes.push(held);
-        Ok(self.shapes.len() - 1)
-    }
-}
-
-fn workspace_bytes(workspace: &Workspace) -> u64 {
-    workspace.total() + align(COUNTERS_BYTES)
-}
-
-fn regions(memory: &DeviceMemory, workspace: &Workspace) -> Regions {
-    let mut at = 0;
-    let mut take = |bytes: u64| {
-        let region = memory.region().part(at, bytes);
-        at += align(bytes);
-        region
-    };
-    Regions {
-        a: take(workspace.a),
-        scratch: take(workspace.scratch),
-        assignment: take(workspace.assignment),
-        rows: take(workspace.rows),
-        counters: take(COUNTERS_BYTES),
-        points: take(workspace.points),
+        prove(&bench, statement, source.vk(), &mut points, &held.lists)
     }
 }

@@ -17,7 +17,12 @@ use crate::error::BackendError;
 /// What the memory of a device is used for, shared with whoever asks.
 #[derive(Debug, Default)]
 pub(super) struct MemoryUse {
+    /// Bytes of the arena.
+    pub(super) arena_bytes: AtomicU64,
+    /// Bytes of it that somebody has.
     pub(super) held_bytes: AtomicU64,
+    /// Bytes that were allocated and not freed, and how often that was done.
+    pub(super) allocated_bytes: AtomicU64,
     pub(super) allocations: AtomicU64,
     /// Set once the device fails every call: nothing works on it any more.
     pub(super) is_lost: AtomicBool,
@@ -89,8 +94,8 @@ impl Device {
         device.upload = result::stream::create(result::stream::StreamKind::NonBlocking)
             .map_err(driver("cuStreamCreate"))?;
         // What others hold now, and the driver itself, cannot be had.
-        let (free, _) = result::mem_get_info().map_err(driver("cuMemGetInfo"))?;
-        device.limit_bytes = limit_bytes.map_or(free as u64, |limit| limit.min(free as u64));
+        let free = device.free_bytes()?;
+        device.limit_bytes = limit_bytes.map_or(free, |limit| limit.min(free));
         Ok(device)
     }
 
@@ -122,12 +127,18 @@ impl Device {
     /// Bytes that may still be allocated.
     pub(super) fn room_bytes(&self) -> u64 {
         self.limit_bytes
-            .saturating_sub(self.memory.held_bytes.load(Ordering::Relaxed))
+            .saturating_sub(self.memory.allocated_bytes.load(Ordering::Relaxed))
     }
 
-    /// Most bytes this device may hold.
-    pub(super) fn limit_bytes(&self) -> u64 {
-        self.limit_bytes
+    /// What its memory is used for.
+    pub(super) fn memory(&self) -> &Arc<MemoryUse> {
+        &self.memory
+    }
+
+    /// Bytes of its memory that no process has.
+    pub(super) fn free_bytes(&self) -> Result<u64, BackendError> {
+        let (free, _) = result::mem_get_info().map_err(driver("cuMemGetInfo"))?;
+        Ok(free as u64)
     }
 
     /// Allocates device memory, which synchronises the device.
@@ -154,7 +165,9 @@ impl Device {
             }
             _ => driver("cuMemAlloc")(error),
         })?;
-        self.memory.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.memory
+            .allocated_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
         self.memory.allocations.fetch_add(1, Ordering::Relaxed);
         Ok(DeviceMemory {
             start,
@@ -319,7 +332,7 @@ impl Drop for DeviceMemory {
         // for what the device still does.
         let _ = unsafe { result::free_sync(self.start) };
         self.memory
-            .held_bytes
+            .allocated_bytes
             .fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

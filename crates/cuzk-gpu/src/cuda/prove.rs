@@ -8,11 +8,12 @@ use cuzk_pinned::StagingRing;
 
 use super::border::{self, RawScalar, call};
 use super::device::{Device, Event, Lane, Region};
-use super::plan::{Counts, Cutting, QUERIES, SCALAR_BYTES, align};
+use super::plan::{Counts, Cutting, QUERIES, SCALAR_BYTES};
 use super::points::PointBytes;
 use super::query::{Made, Query};
 use super::resident::{ResidentKey, ResidentShape, Staging};
 use super::rows::RowPoint;
+use super::watch::{show_quotient, show_uploaded};
 use crate::backend::{PhaseTimes, Proved};
 use crate::column::{Column, Columns};
 use crate::cpu::h::{CSource, Transforms};
@@ -21,19 +22,17 @@ use crate::error::BackendError;
 use crate::groth16::{Statement, Sums, assemble};
 use crate::key::{KeyTier, Section};
 use crate::shape::CircuitSizes;
-
-/// Bytes of the counters of a split, in a region of their own.
-pub(super) const COUNTERS_BYTES: u64 = 3 * 4;
+use crate::watch::{Watch, show_sums};
 
 /// Where a proof works on the device.
 pub(super) struct Regions {
     pub(super) a: Region,
-    pub(super) scratch: Region,
+    pub(super) b: Region,
+    pub(super) c: Region,
     pub(super) assignment: Region,
     pub(super) rows: Region,
     pub(super) counters: Region,
-    /// Points of a key that comes in pieces.
-    pub(super) points: Region,
+    pub(super) scratch: Region,
 }
 
 /// What a proof is made with.
@@ -46,6 +45,8 @@ pub(super) struct Bench<'a> {
     pub(super) transforms: Transforms,
     /// Whether zeros and ones are taken out before a multiplication.
     pub(super) is_split: bool,
+    /// Who is shown the intermediates.
+    pub(super) watch: Option<&'a dyn Watch>,
 }
 
 /// Events between the phases of a proof.
@@ -113,9 +114,9 @@ fn queue_upload(
         device.fill(Lane::Upload, to.part(used, to.bytes() - used), 0)
     };
     padded(regions.a.part(0, column), &columns.a)?;
-    padded(regions.scratch.part(0, column), &columns.b)?;
+    padded(regions.b.part(0, column), &columns.b)?;
     if let Some(c) = &columns.c {
-        padded(regions.scratch.part(align(column), column), c)?;
+        padded(regions.c.part(0, column), c)?;
     }
     let used = inputs.len() as u64 * SCALAR_BYTES;
     let aux = sizes.aux as u64 * SCALAR_BYTES;
@@ -229,13 +230,20 @@ pub(super) fn prove(
 ) -> Result<Proved, BackendError> {
     let device = bench.device;
     let passed = |phase: usize| device.record(Lane::Compute, &bench.clock.0[phase]);
-    quotient(bench, &statement.shape.sizes)?;
+    let sizes = &statement.shape.sizes;
+    if let Some(watch) = bench.watch {
+        show_uploaded(device, watch, bench.regions, sizes)?;
+    }
+    quotient(bench, sizes)?;
     passed(2)?;
+    if let Some(watch) = bench.watch {
+        show_quotient(device, watch, bench.regions, sizes)?;
+    }
     let mut queries = Queries {
         bench,
         key,
         shape,
-        sizes: &statement.shape.sizes,
+        sizes,
         counts: Counts::of(statement.shape),
     };
     let h = queries.sum::<G1Projective>(Section::H)?;
@@ -248,13 +256,16 @@ pub(super) fn prove(
     passed(6)?;
     let b_g2 = queries.sum::<G2Projective>(Section::BG2)?;
     passed(7)?;
-    let sums = Sums {
+    let mut sums = Sums {
         h: h.total(device)?,
         l: l.total(device)?,
         a: a.total(device)?,
         b_g1: b_g1.total(device)?,
         b_g2: b_g2.total(device)?,
     };
+    if let Some(watch) = bench.watch {
+        show_sums(watch, &mut sums);
+    }
     Ok(Proved {
         proof: assemble(vk, &sums, statement.r, statement.s),
         phases: bench.clock.times()?,
@@ -345,14 +356,18 @@ impl Queries<'_, '_> {
 
 /// Queues the transforms: evaluations of A and B (and C) in, coefficients of h out.
 fn quotient(bench: &Bench<'_>, sizes: &CircuitSizes) -> Result<(), BackendError> {
-    let len = sizes.domain();
-    if len == 1 {
+    match sizes.domain() {
         // Nothing to divide: h has no coefficient that is used.
-        return Ok(());
+        1 => Ok(()),
+        len => quotient_of(bench, len),
     }
+}
+
+/// The same for columns of `len` scalars, at least two.
+pub(super) fn quotient_of(bench: &Bench<'_>, len: usize) -> Result<(), BackendError> {
     let column = len as u64 * SCALAR_BYTES;
-    let b = bench.regions.scratch.part(0, column);
-    let c = bench.regions.scratch.part(align(column), column);
+    let [a, b, c] =
+        [&bench.regions.a, &bench.regions.b, &bench.regions.c].map(|region| region.part(0, column));
     let vanishing_inverse = raw_scalar(&vanishing_inverse(len));
     let transforms = match bench.transforms {
         Transforms::Six => 6,
@@ -364,7 +379,7 @@ fn quotient(bench: &Bench<'_>, sizes: &CircuitSizes) -> Result<(), BackendError>
         unsafe {
             border::cuzk_quotient(
                 bench.device.raw(),
-                bench.regions.a.address(),
+                a.address(),
                 b.address(),
                 c.address(),
                 len.ilog2(),

@@ -56,6 +56,15 @@ impl Bump {
         self.0 = self.0.part(used, self.0.bytes() - used);
         taken
     }
+
+    /// From `spare` where that has room.
+    fn take_beside(&mut self, spare: Region, bytes: u64) -> Region {
+        if align(bytes) <= spare.bytes() {
+            spare.part(0, bytes)
+        } else {
+            self.take(bytes)
+        }
+    }
 }
 
 impl Query {
@@ -97,14 +106,17 @@ impl Query {
         let found = self.split(bench, scalars, ones, rest)?;
         // Without room to gather the full scalars and their points, nearly all of
         // them are multiplied anyway.
-        let gathered_bytes = bench
-            .cutting
-            .gathered_bytes(self.section, found.rest as usize);
+        let spare = bench.regions.b;
+        let gathered_bytes =
+            bench
+                .cutting
+                .gathered_bytes(self.section, found.rest as usize, spare.bytes());
         if !bench.is_split || gathered_bytes > scratch.0.bytes() {
             let scalars = match self.index {
                 None => scalars,
                 Some(_) => {
-                    let gathered = scratch.take(self.count as u64 * SCALAR_BYTES);
+                    let bytes = self.count as u64 * SCALAR_BYTES;
+                    let gathered = scratch.take_beside(spare, bytes);
                     self.gather_scalars(bench, scalars, None, self.count, gathered)?;
                     gathered
                 }
@@ -125,7 +137,8 @@ impl Query {
             let cut = bench.cutting.cut(count);
             let gathered = scratch.take(count as u64 * SCALAR_BYTES);
             self.gather_scalars(bench, scalars, Some(rest), count, gathered)?;
-            let points = scratch.take(count as u64 * point_bytes(self.section));
+            let bytes = count as u64 * point_bytes(self.section);
+            let points = scratch.take_beside(spare, bytes);
             self.gather_points(bench, rest, count, points)?;
             let rows = self
                 .rows
@@ -134,6 +147,30 @@ impl Query {
             made.rest = Some((rows, cut));
         }
         Ok(made)
+    }
+
+    /// Queues every kernel that a sum may want, whatever the scalars are.
+    pub(super) fn every_kernel(
+        &self,
+        bench: &Bench<'_>,
+        scalars: Region,
+    ) -> Result<(), BackendError> {
+        let cut = bench.cutting.cut(self.count);
+        let mut scratch = Bump(bench.regions.scratch);
+        let list_bytes = self.count as u64 * 4;
+        let (ones, rest) = (scratch.take(list_bytes), scratch.take(list_bytes));
+        self.split(bench, scalars, ones, rest)?;
+        bench.device.fill(Lane::Compute, rest, 0)?;
+        let gathered = scratch.take(self.count as u64 * SCALAR_BYTES);
+        self.gather_scalars(bench, scalars, Some(rest), self.count, gathered)?;
+        let points = scratch.take(self.count as u64 * point_bytes(self.section));
+        self.gather_points(bench, rest, self.count, points)?;
+        let row = self.rows.part(0, row_bytes(self.section));
+        self.add_ones(bench, ones, scratch.0, row)?;
+        let rows = self
+            .rows
+            .part(align(row_bytes(self.section)), cut.rows_bytes(self.section));
+        self.multiply(bench, cut, points, gathered, scratch.0, rows)
     }
 
     fn multiply(

@@ -1,6 +1,7 @@
 //! What stays on the device from proof to proof: the points of keys and the index
 //! lists of circuits.
 
+use std::cell::Cell;
 use std::mem::take;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -8,10 +9,13 @@ use std::sync::{Arc, Weak};
 
 use cuzk_pinned::PinnedBacking;
 
+use super::arena::{Arena, Lease};
 use super::border::{self, call};
-use super::device::{Device, DeviceMemory, Event, Lane, Region};
+use super::device::{Device, Event, Lane, Region};
+use super::holdings::{Fixed, Holdings};
 use super::plan::{Counts, QUERIES, align, point_bytes};
 use super::points::{Encoding, PointBytes};
+use crate::device::arena::End;
 use crate::error::{BackendError, PointFault};
 use crate::key::Section;
 use crate::shape::CircuitShape;
@@ -26,12 +30,12 @@ const NO_FAULT: u64 = u64::MAX;
 pub(super) struct Staging {
     halves: [Half; 2],
     threads: NonZeroUsize,
-    faults: DeviceMemory,
+    faults: Fixed,
 }
 
 struct Half {
     buffer: PinnedBacking,
-    encoded: DeviceMemory,
+    encoded: Fixed,
     /// The buffer and its place are free after this.
     free: Event,
     is_used: bool,
@@ -52,11 +56,12 @@ impl Drop for Staging {
 impl Staging {
     pub(super) fn new(
         device: &Device,
+        holdings: &mut Holdings,
         buffers: [PinnedBacking; 2],
         threads: NonZeroUsize,
     ) -> Result<Self, BackendError> {
-        let half = |buffer: PinnedBacking| {
-            let encoded = device.allocate("encoded points", buffer.len() as u64)?;
+        let mut half = |buffer: PinnedBacking| {
+            let encoded = holdings.fixed("encoded points", buffer.len() as u64)?;
             Ok::<_, BackendError>(Half {
                 buffer,
                 encoded,
@@ -65,10 +70,11 @@ impl Staging {
             })
         };
         let [first, second] = buffers;
+        let halves = [half(first)?, half(second)?];
         Ok(Self {
-            halves: [half(first)?, half(second)?],
+            halves,
             threads,
-            faults: device.allocate("faults of points", 8)?,
+            faults: holdings.fixed("faults of points", 8)?,
         })
     }
 
@@ -166,7 +172,7 @@ fn fill(
 }
 
 /// Queues the decoding of points.
-fn decode(
+pub(super) fn decode(
     device: &Device,
     section: Section,
     encoded: Region,
@@ -202,8 +208,9 @@ fn decode(
 pub(super) struct ResidentKey {
     source: Weak<dyn PointBytes>,
     /// What the regions lie in.
-    memory: DeviceMemory,
+    lease: Lease,
     sections: [Region; QUERIES.len()],
+    is_loaded: Cell<bool>,
 }
 
 impl ResidentKey {
@@ -215,29 +222,45 @@ impl ResidentKey {
             .sum()
     }
 
-    /// Loads a key.
-    pub(super) fn load(
-        device: &Device,
-        staging: &mut Staging,
-        source: &Arc<dyn PointBytes>,
-    ) -> Result<Self, BackendError> {
-        let memory = device.allocate("the points of a key", Self::bytes(&**source))?;
+    /// The place of a key, still empty; `None` if there is no room.
+    pub(super) fn reserve(arena: &Arena, source: &Arc<dyn PointBytes>) -> Option<Self> {
+        let lease = arena.take(Self::bytes(&**source), End::Low)?;
         let mut at = 0;
         let sections = QUERIES.map(|section| {
             let bytes = source.count(section) as u64 * point_bytes(section);
-            let region = memory.region().part(at, bytes);
+            let region = lease.region().part(at, bytes);
             at += align(bytes);
             region
         });
-        for (section, region) in QUERIES.into_iter().zip(sections) {
-            let all = 0..source.count(section);
-            staging.load(device, &**source, section, all, region)?;
-        }
-        Ok(Self {
+        Some(Self {
             source: Arc::downgrade(source),
-            memory,
+            lease,
             sections,
+            is_loaded: Cell::new(false),
         })
+    }
+
+    /// Loads the points, unless they are there.
+    pub(super) fn load(
+        &self,
+        device: &Device,
+        staging: &mut Staging,
+        source: &dyn PointBytes,
+    ) -> Result<(), BackendError> {
+        if self.is_loaded() {
+            return Ok(());
+        }
+        for (section, region) in QUERIES.into_iter().zip(self.sections) {
+            let all = 0..source.count(section);
+            staging.load(device, source, section, all, region)?;
+        }
+        self.is_loaded.set(true);
+        Ok(())
+    }
+
+    /// Whether the points are there.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.is_loaded.get()
     }
 
     /// Whether this is that key.
@@ -248,7 +271,7 @@ impl ResidentKey {
 
     /// Bytes held on the device.
     pub(super) fn held_bytes(&self) -> u64 {
-        self.memory.region().bytes()
+        self.lease.bytes()
     }
 
     /// Whether somebody still has the key.
@@ -270,9 +293,10 @@ impl ResidentKey {
 /// indices into inputs and auxiliary variables, one after the other.
 pub(super) struct ResidentShape {
     shape: Weak<CircuitShape>,
-    memory: DeviceMemory,
+    lease: Lease,
     a: Region,
     b: Region,
+    is_loaded: Cell<bool>,
 }
 
 impl ResidentShape {
@@ -281,28 +305,44 @@ impl ResidentShape {
         align(counts.a as u64 * 4) + align(counts.b as u64 * 4)
     }
 
-    /// Makes the lists and copies them.
-    pub(super) fn load(device: &Device, shape: &Arc<CircuitShape>) -> Result<Self, BackendError> {
+    /// The place of the lists, still empty; `None` if there is no room.
+    pub(super) fn reserve(arena: &Arena, shape: &Arc<CircuitShape>) -> Option<Self> {
         let counts = Counts::of(shape);
-        let memory = device.allocate("the index lists of a circuit", Self::bytes(&counts))?;
-        let a = memory.region().part(0, counts.a as u64 * 4);
-        let b = memory
-            .region()
-            .part(align(counts.a as u64 * 4), counts.b as u64 * 4);
+        let lease = arena.take(Self::bytes(&counts), End::Low)?;
+        let region = lease.region();
+        Some(Self {
+            shape: Arc::downgrade(shape),
+            a: region.part(0, counts.a as u64 * 4),
+            b: region.part(align(counts.a as u64 * 4), counts.b as u64 * 4),
+            lease,
+            is_loaded: Cell::new(false),
+        })
+    }
+
+    /// Makes the lists and copies them, unless they are there.
+    pub(super) fn load(&self, device: &Device, shape: &CircuitShape) -> Result<(), BackendError> {
+        if self.is_loaded() {
+            return Ok(());
+        }
         let inputs = shape.sizes.inputs;
         let aux = |index: usize| inputs + index;
-        copy_indices(device, a, (0..inputs).chain(shape.a_aux.iter().map(aux)))?;
         copy_indices(
             device,
-            b,
+            self.a,
+            (0..inputs).chain(shape.a_aux.iter().map(aux)),
+        )?;
+        copy_indices(
+            device,
+            self.b,
             shape.b_inputs.iter().chain(shape.b_aux.iter().map(aux)),
         )?;
-        Ok(Self {
-            shape: Arc::downgrade(shape),
-            memory,
-            a,
-            b,
-        })
+        self.is_loaded.set(true);
+        Ok(())
+    }
+
+    /// Whether the lists are there.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.is_loaded.get()
     }
 
     /// Whether this is that shape.
@@ -312,7 +352,7 @@ impl ResidentShape {
 
     /// Bytes held on the device.
     pub(super) fn held_bytes(&self) -> u64 {
-        self.memory.region().bytes()
+        self.lease.bytes()
     }
 
     /// Whether somebody still has the shape.

@@ -15,8 +15,10 @@ use crate::case::bytes;
 
 const THREADS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 /// Small, so that keys and columns of small circuits take several turns.
-const STAGING_BYTES: usize = 1 << 16;
+const STAGING_BYTES: usize = 1 << 14;
 const CHUNK_BYTES: usize = 1 << 12;
+/// Of the device, for one backend.
+pub(crate) const ARENA_BYTES: u64 = 256 << 20;
 /// Longest that any proof here may take, by far.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -78,7 +80,9 @@ impl Gpu {
 
     /// Opens a backend with these buffers.
     pub(crate) fn open_with(&self, buffers: DeviceBuffers) -> Result<CudaBackend, BackendError> {
-        CudaBackend::start(DeviceOptions::new(0, THREADS, 4), buffers)
+        let mut options = DeviceOptions::new(0, THREADS, 4);
+        options.memory_bytes_max = Some(ARENA_BYTES);
+        CudaBackend::start(options, buffers)
     }
 
     /// Opens a backend, which must go well.

@@ -10,6 +10,7 @@ mod sizes;
 mod small;
 mod sums;
 mod transforms;
+mod twins;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -76,6 +77,8 @@ fn backend_with(
     ring: Option<StagingRing>,
 ) -> Option<CudaBackend> {
     let mut options = DeviceOptions::new(0, THREADS, 4);
+    // Tests run side by side: none may take the whole device.
+    options.memory_bytes_max = Some(4 << 30);
     change(&mut options);
     let keys = page_locked(&[STAGING_BYTES; 2])?;
     let buffers = DeviceBuffers {

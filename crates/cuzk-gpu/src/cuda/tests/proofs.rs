@@ -17,7 +17,7 @@ use crate::cpu::tests::{column, job, meaningless_key, options, scalar};
 use crate::cpu::{CpuBackend, Job};
 use crate::cuda::{CudaBackend, CudaJob, PointBytes};
 use crate::key::KeyTier;
-use crate::{Columns, Proved};
+use crate::{BackendError, Columns, DeviceBuffers, DeviceOptions, Proved};
 
 pub(super) fn bytes(proof: &Proof<Bls12>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -45,6 +45,7 @@ pub(super) fn cuda_job(
         source: source as Arc<dyn PointBytes>,
         r: job.r,
         s: job.s,
+        watch: job.watch.clone(),
     }
 }
 
@@ -117,6 +118,29 @@ fn gpu_every_switch_gives_the_cpus_bytes() {
                 compare(&cpu, &gpu, c_source, circuit(&mut rng, 11));
             }
         }
+    }
+}
+
+/// More than the device has is refused with both numbers, before any proof.
+#[test]
+fn gpu_an_arena_that_cannot_be_had_is_refused() {
+    if backend(|_| {}).is_none() {
+        return;
+    }
+    let keys = page_locked(&[1 << 16; 2]).expect("there is a device");
+    let mut options = DeviceOptions::new(0, THREADS, 1);
+    options.memory_bytes_max = Some(1 << 50);
+    let buffers = DeviceBuffers {
+        keys: keys.try_into().expect("as many as asked"),
+        columns: None,
+    };
+    match CudaBackend::start(options, buffers) {
+        Err(BackendError::DeviceMemory { asked, free, .. }) => {
+            assert_eq!(asked, 1 << 50);
+            assert!(free > 0 && free < asked, "{free}");
+        }
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("an arena of a pebibyte"),
     }
 }
 

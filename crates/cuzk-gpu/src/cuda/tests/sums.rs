@@ -13,8 +13,8 @@ use rand_core::SeedableRng;
 use super::device;
 use crate::cpu::h::{CSource, Transforms};
 use crate::cuda::device::{Device, DeviceMemory, Lane, Region};
-use crate::cuda::plan::{Cutting, SCALAR_BYTES, point_bytes, rows_bytes};
-use crate::cuda::prove::{Bench, COUNTERS_BYTES, Clock, Regions};
+use crate::cuda::plan::{COUNTERS_BYTES, Cutting, SCALAR_BYTES, point_bytes, rows_bytes};
+use crate::cuda::prove::{Bench, Clock, Regions};
 use crate::cuda::query::Query;
 use crate::cuda::rows::RowPoint;
 use crate::error::BackendError;
@@ -191,7 +191,7 @@ impl Place {
         [
             len as u64 * point_bytes(section),
             len as u64 * SCALAR_BYTES,
-            cutting.query_bytes(section, len, true),
+            cutting.query_bytes(section, len, true, 0),
             rows_bytes(section, len, cutting),
             COUNTERS_BYTES,
         ]
@@ -226,11 +226,12 @@ impl Place {
         device.wait(Lane::Compute)?;
         let regions = Regions {
             a: to_scalars,
-            scratch,
+            b: to_scalars.part(0, 0),
+            c: to_scalars.part(0, 0),
             assignment: to_scalars,
             rows,
             counters,
-            points: to_points,
+            scratch,
         };
         let bench = Bench {
             device,
@@ -240,6 +241,7 @@ impl Place {
             c_source: CSource::Product,
             transforms: Transforms::Six,
             is_split,
+            watch: None,
         };
         let query = Query {
             section: self.section,
