@@ -4,8 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use blstrs::{G1Affine, G2Affine, Scalar};
 use cuzk_gpu::BackendError;
 use cuzk_gpu::cuda::{CudaBackend, CudaJob};
+use cuzk_gpu::fixed_base::{Multiplier, OnCpu};
+use group::prime::PrimeCurveAffine;
 
 use crate::case::Case;
 use crate::faults::{Counted, Fault, failing, unknown_function};
@@ -216,4 +219,38 @@ fn gpu_a_device_that_fails_for_good_is_given_up() {
     assert_eq!(proved(&backend, case.job()), expected);
     drop(backend);
     assert!(gpu.free_bytes() + DRIVER_BYTES >= free, "memory is gone");
+}
+
+/// Key generation's multiples: the tables, and what is multiplied with them.
+#[test]
+fn gpu_any_call_of_multiples_may_fail_once() {
+    type Points = (Vec<G1Affine>, Vec<G2Affine>);
+    fn multiples(on: &dyn Multiplier, scalars: &[Scalar]) -> Result<Points, BackendError> {
+        let (g1, g2) = (G1Affine::generator(), G2Affine::generator());
+        let tables = on.tables((g1, scalars.len()), (g2, scalars.len()))?;
+        Ok((tables.g1(scalars)?, tables.g2(scalars)?))
+    }
+    let Some(gpu) = Gpu::find() else { return };
+    let scalars: Vec<Scalar> = (1..200).map(|k| -Scalar::from(k * k)).collect();
+    let expected = multiples(&OnCpu, &scalars).expect("the CPU does not fail");
+    // A block of a million takes a gigabyte.
+    let backend = gpu.open_large(2 << 30);
+    for at in 1.. {
+        let (result, counted) = failing(at, Fault::Once, || multiples(&backend, &scalars));
+        let Some(name) = counted.failed else {
+            assert!(result.expect("no call failed") == expected);
+            println!("multiples: {} calls", counted.calls);
+            break;
+        };
+        let place = format!("call {at}, {name}");
+        match result {
+            Err(error) => assert_typed(&error, &place),
+            Ok(points) => {
+                assert!(UNHEARD.contains(&name), "{place}: points all the same");
+                assert!(points == expected, "{place}: wrong points");
+            }
+        }
+        let next = multiples(&backend, &scalars).expect("a device that works");
+        assert!(next == expected, "{place}: wrong points afterwards");
+    }
 }

@@ -80,9 +80,12 @@ impl Gpu {
 
     /// Opens a backend with these buffers.
     pub(crate) fn open_with(&self, buffers: DeviceBuffers) -> Result<CudaBackend, BackendError> {
-        let mut options = DeviceOptions::new(0, THREADS, 4);
-        options.memory_bytes_max = Some(ARENA_BYTES);
-        CudaBackend::start(options, buffers)
+        CudaBackend::start(options(ARENA_BYTES), buffers)
+    }
+
+    /// Opens a backend with another arena, which must go well.
+    pub(crate) fn open_large(&self, arena_bytes: u64) -> CudaBackend {
+        CudaBackend::start(options(arena_bytes), self.buffers()).expect("a device that works")
     }
 
     /// Opens a backend, which must go well.
@@ -94,6 +97,13 @@ impl Gpu {
     pub(crate) fn free_bytes(&self) -> u64 {
         self.context.bind_to_thread().expect("a live context");
         result::mem_get_info().expect("a live context").0 as u64
+    }
+}
+
+fn options(arena_bytes: u64) -> DeviceOptions {
+    DeviceOptions {
+        memory_bytes_max: Some(arena_bytes),
+        ..DeviceOptions::new(0, THREADS, 4)
     }
 }
 
