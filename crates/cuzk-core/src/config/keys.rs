@@ -336,4 +336,13 @@ pub const KEYS: &[Key] = &[
         },
         show: |config| format!("{:?}", config.tuning.placement_refused.to_string()),
     },
+    Key {
+        name: "tuning.twin",
+        what: "prove on the device and on the processor and compare every step; to find faults",
+        set: |config, value| {
+            config.tuning.twin = value.bool()?;
+            Ok(())
+        },
+        show: |config| config.tuning.twin.to_string(),
+    },
 ];

@@ -94,6 +94,7 @@ impl Config {
                 key_tier: KeyTier::File,
                 placement: Placement::Auto,
                 placement_refused: PlacementRefused::Wait,
+                twin: false,
             },
         }
     }

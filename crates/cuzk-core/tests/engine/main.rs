@@ -7,6 +7,7 @@ mod limits;
 mod placements;
 mod random;
 mod toy;
+mod twins;
 mod uploading;
 mod warming;
 

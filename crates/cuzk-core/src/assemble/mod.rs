@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cuzk_budget::{BoxUse, Budget, LimitError, LimitRule, MemoryFiles, MemoryReading};
 use cuzk_gpu::cpu::h::{CSource, Transforms};
 use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
-use cuzk_gpu::{Backend, BackendError, DeviceBuffers, DeviceOptions, open_device};
+use cuzk_gpu::{Backend, BackendError, DeviceBuffers, DeviceOptions, Dual, open_device};
 use cuzk_pinned::{StagingOptions, page_locked_memory};
 use cuzk_synth::HintStore;
 
@@ -30,6 +30,9 @@ pub enum StartError {
     /// A device is required, and there is none that can be used.
     #[error("device.policy is \"require-gpu\": {0}")]
     Device(String),
+    /// Proofs are to be compared, and there is nothing to compare the processor with.
+    #[error("tuning.twin compares a device with the processor: {0}")]
+    Twin(String),
     /// The limit of the device's memory makes no sense.
     #[error("device.memory: {0}")]
     DeviceLimit(LimitError),
@@ -110,11 +113,16 @@ fn proving(config: &Config, budget: &Budget) -> Result<Proving, StartError> {
         let memory = ColumnMemory::heap(budget.clone()).without_page_locked(reason);
         Ok((Arc::new(backend), memory))
     };
+    let twin = config.tuning.twin;
     match config.device_policy {
+        DevicePolicy::Cpu if twin => Err(StartError::Twin("device.policy is \"cpu\"".to_owned())),
         DevicePolicy::Cpu => on_cpu("proofs are made on the processor"),
         policy => match on_device(config, budget) {
+            Ok((device, memory)) if twin => Ok((twins(config, device)?, memory)),
             Ok(proving) => Ok(proving),
             Err(NoDevice::Wrong(error)) => Err(error),
+            // The processor alone would look like a comparison without a fault.
+            Err(NoDevice::Absent(reason)) if twin => Err(StartError::Twin(reason)),
             Err(NoDevice::Absent(reason)) if policy == DevicePolicy::RequireGpu => {
                 Err(StartError::Device(reason))
             }
@@ -128,6 +136,13 @@ fn proving(config: &Config, budget: &Budget) -> Result<Proving, StartError> {
             }
         },
     }
+}
+
+/// A device with the processor beside it.
+fn twins(config: &Config, device: Arc<dyn Backend>) -> Result<Arc<dyn Backend>, StartError> {
+    tracing::warn!("tuning.twin: every proof is made on the device and on the processor");
+    let processor = Arc::new(cpu_backend(config.threads, &config.tuning)?);
+    Ok(Arc::new(Dual::start(device, processor, BACKEND_QUEUE_MAX)?))
 }
 
 /// Why proofs are not made on a device.
@@ -229,6 +244,34 @@ fn hints(config: &Config) -> HintStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Why an engine with these settings does not start.
+    fn refused(policy: DevicePolicy) -> String {
+        let mut config = Config::new("keys".into());
+        config.memory_limit = LimitRule::Bytes(1 << 30);
+        config.device_policy = policy;
+        config.tuning.twin = true;
+        let started = Engine::from_config(&config).map(|_| ());
+        started.expect_err("nothing to compare with").to_string()
+    }
+
+    #[test]
+    fn twins_want_a_device_to_compare_with() {
+        let cpu = refused(DevicePolicy::Cpu);
+        assert_eq!(
+            cpu,
+            "tuning.twin compares a device with the processor: device.policy is \"cpu\""
+        );
+        // Where there is a device, `prefer-gpu` takes it.
+        if cfg!(not(feature = "cuda")) {
+            let absent = refused(DevicePolicy::PreferGpu);
+            assert_eq!(
+                absent,
+                "tuning.twin compares a device with the processor: this program was built \
+                 without CUDA"
+            );
+        }
+    }
 
     #[test]
     fn the_page_locked_share_is_a_share_of_the_limit() {
