@@ -112,6 +112,13 @@ impl Case {
         (folder, path)
     }
 
+    /// Bytes of the key's points.
+    pub(crate) fn key_bytes(&self) -> u64 {
+        let key = &self.key;
+        let g1 = key.h.len() + key.l.len() + key.a.len() + key.b_g1.len();
+        (g1 * size_of::<G1Affine>() + key.b_g2.len() * size_of::<G2Affine>()) as u64
+    }
+
     /// The proof's bytes as the CPU makes them.
     pub(crate) fn on_cpu(&self) -> Vec<u8> {
         let cpu = CpuBackend::new(CpuOptions::new(THREADS, 1)).expect("threads");

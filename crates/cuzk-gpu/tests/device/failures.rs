@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use blstrs::{G1Affine, G2Affine, Scalar};
-use cuzk_gpu::BackendError;
 use cuzk_gpu::cuda::{CudaBackend, CudaJob};
 use cuzk_gpu::fixed_base::{Multiplier, OnCpu};
+use cuzk_gpu::{BackendError, KeyTier};
 use group::prime::PrimeCurveAffine;
 
 use crate::case::Case;
@@ -171,6 +171,36 @@ fn gpu_any_call_of_a_first_proof_may_fail_once() {
     }
     assert!(gpu.free_bytes() + DRIVER_BYTES >= free, "memory is gone");
     assert_eq!(unknown_function(), None, "a function that nothing fails");
+}
+
+/// A key that comes in pieces, since the arena holds no whole one: of its many calls some,
+/// spread over the proof.
+#[test]
+fn gpu_calls_of_a_streamed_proof_may_fail_once() {
+    const TRIED: u64 = 150;
+    let Some(gpu) = Gpu::find() else { return };
+    let case = Case::new(8, 18);
+    let expected = case.on_cpu();
+    let backend = gpu.open_large(2 << 30);
+    assert!(proved(&backend, case.job()) == expected);
+    let arena_bytes = backend.device_bytes() - case.key_bytes() / 2;
+    drop(backend);
+    let backend = gpu.open_large(arena_bytes);
+    let done = backend.submit_job(case.job()).done();
+    assert_eq!(done.expect("it fits in pieces").tier, Some(KeyTier::File));
+    let held = backend.device_bytes();
+    let (proof, counted) = failing(0, Fault::Once, || outcome(&backend, case.job()));
+    assert!(proof.expect("no call failed") == expected);
+    for at in (1..=counted.calls).step_by((counted.calls / TRIED + 1) as usize) {
+        let (result, seen) = failing(at, Fault::Once, || outcome(&backend, case.job()));
+        let name = seen.failed.expect("a call that a proof makes");
+        let place = format!("call {at}, {name}");
+        assert_failed(&result, &expected, name, &place);
+        assert_eq!(backend.device_bytes(), held, "{place}");
+        let next = outcome(&backend, case.job());
+        assert!(next.expect(&place) == expected, "{place}: wrong bytes");
+    }
+    println!("a streamed proof: {} calls, {TRIED} tried", counted.calls);
 }
 
 /// A question whether an upload has passed fails: never wrong bytes.

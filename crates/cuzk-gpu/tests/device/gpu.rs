@@ -57,14 +57,12 @@ impl Gpu {
 
     /// Page-locked memory of a backend, columns' chunks included.
     pub(crate) fn buffers(&self) -> DeviceBuffers {
+        self.buffers_of(STAGING_BYTES, CHUNK_BYTES)
+    }
+
+    fn buffers_of(&self, staging: usize, chunk: usize) -> DeviceBuffers {
         let request = AcquireRequest {
-            buffers: &[
-                STAGING_BYTES,
-                STAGING_BYTES,
-                CHUNK_BYTES,
-                CHUNK_BYTES,
-                CHUNK_BYTES,
-            ],
+            buffers: &[staging, staging, chunk, chunk, chunk],
             bytes: 0,
             consumer: Consumer("staging"),
             wait: Wait::with_priority(Priority::NORMAL),
@@ -83,9 +81,10 @@ impl Gpu {
         CudaBackend::start(options(ARENA_BYTES), buffers)
     }
 
-    /// Opens a backend with another arena, which must go well.
+    /// Opens a backend for large circuits, which must go well.
     pub(crate) fn open_large(&self, arena_bytes: u64) -> CudaBackend {
-        CudaBackend::start(options(arena_bytes), self.buffers()).expect("a device that works")
+        let buffers = self.buffers_of(1 << 20, 1 << 20);
+        CudaBackend::start(options(arena_bytes), buffers).expect("a device that works")
     }
 
     /// Opens a backend, which must go well.
