@@ -194,9 +194,10 @@ fn chain<P: Group>(len: usize, seed: u64) -> impl Iterator<Item = P> {
 }
 
 fn g1_points(len: usize, seed: u64) -> Vec<G1Affine> {
-    chain::<G1Projective>(len, seed)
-        .map(|point| point.to_affine())
-        .collect()
+    let points: Vec<_> = chain::<G1Projective>(len, seed).collect();
+    let mut affine = vec![G1Affine::default(); len];
+    G1Projective::batch_normalize(&points, &mut affine);
+    affine
 }
 
 fn g2_points(len: usize, seed: u64) -> Vec<G2Affine> {
