@@ -503,6 +503,12 @@ pub(super) struct Region {
 }
 
 impl Region {
+    /// A region of no device, to be divided and not used.
+    #[cfg(test)]
+    pub(super) fn pretended(bytes: u64) -> Self {
+        Self { start: 0, bytes }
+    }
+
     /// Its length.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes

@@ -140,24 +140,27 @@ impl Holdings {
         }
     }
 
+    /// Bytes that nobody has.
+    #[cfg(test)]
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.arena.free_bytes()
+    }
+
     /// Bytes that are no proof's.
     pub(super) fn fixed_bytes(&self) -> u64 {
         self.fixed_bytes.get()
     }
 
-    /// Takes memory that is no proof's, in the place of what nobody uses.
+    /// Takes memory that is no proof's. Everything that nobody uses goes first, so that it
+    /// lies at the end and leaves what is free in one range.
     pub(super) fn fixed(&mut self, what: &'static str, bytes: u64) -> Result<Fixed, BackendError> {
         self.forget();
-        loop {
-            if let Some(lease) = self.arena.take(bytes, End::Low) {
-                self.fixed_bytes.set(self.fixed_bytes.get() + lease.bytes());
-                let sum = Rc::clone(&self.fixed_bytes);
-                return Ok(Fixed { lease, sum });
-            }
-            if !self.evict(None) {
-                return Err(self.arena.refused(what, bytes));
-            }
-        }
+        while self.evict(None) {}
+        let lease = self.arena.take(bytes, End::Low);
+        let lease = lease.ok_or_else(|| self.arena.refused(what, bytes))?;
+        self.fixed_bytes.set(self.fixed_bytes.get() + lease.bytes());
+        let sum = Rc::clone(&self.fixed_bytes);
+        Ok(Fixed { lease, sum })
     }
 
     /// Gives a proof what it wants; `None` where that has no room beside what proofs

@@ -16,3 +16,6 @@ pub(crate) mod oneshot;
 pub(crate) mod sorted;
 pub(crate) mod turn;
 pub(crate) mod waiter;
+
+#[cfg(test)]
+mod tests;
