@@ -96,6 +96,12 @@ pub trait Backend: Send + Sync {
         1
     }
 
+    /// What a proof takes of a device's memory, a line of text for each consumer with its
+    /// bytes; `None` for a backend that plans none.
+    fn plan(&self, _shape: &CircuitShape, _key: &Key) -> Option<String> {
+        None
+    }
+
     /// What this backend's third column is for, whatever the circuit.
     fn c_column(&self) -> CColumn;
 

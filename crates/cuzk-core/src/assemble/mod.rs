@@ -173,6 +173,8 @@ fn on_device(config: &Config, budget: &Budget) -> Result<Proving, NoDevice> {
     options.memory_bytes_max = device_memory_limit(config)?;
     options.slots = config.device_slots;
     (options.c_source, options.transforms) = quotient(&config.tuning);
+    options.is_split_on_host = config.tuning.split_on_cpu;
+    options.is_b_g2_on_host = config.tuning.b_g2_on_cpu;
     let keys = memory
         .key_buffers(KEY_BUFFER_BYTES)
         .map_err(|reason| NoDevice::Wrong(StartError::KeyBuffers(reason)))?;

@@ -361,6 +361,24 @@ pub const KEYS: &[Key] = &[
         show: |config| format!("{:?}", config.tuning.placement_refused.to_string()),
     },
     Key {
+        name: "tuning.split_on_cpu",
+        what: "where proofs are made on a device, sort scalars into zeros, ones and the rest on the processor",
+        set: |config, value| {
+            config.tuning.split_on_cpu = value.bool()?;
+            Ok(())
+        },
+        show: |config| config.tuning.split_on_cpu.to_string(),
+    },
+    Key {
+        name: "tuning.b_g2_on_cpu",
+        what: "where proofs are made on a device, make the sum over the key's b_g2 on the processor",
+        set: |config, value| {
+            config.tuning.b_g2_on_cpu = value.bool()?;
+            Ok(())
+        },
+        show: |config| config.tuning.b_g2_on_cpu.to_string(),
+    },
+    Key {
         name: "tuning.twin",
         what: "prove on the device and on the processor and compare every step; to find faults",
         set: |config, value| {

@@ -100,6 +100,8 @@ impl Config {
                 key_tier: KeyTier::File,
                 placement: Placement::Auto,
                 placement_refused: PlacementRefused::Wait,
+                split_on_cpu: false,
+                b_g2_on_cpu: false,
                 twin: false,
             },
         }

@@ -36,6 +36,11 @@ pub(crate) fn prove(
         s,
         watch: None,
     };
+    if tracing::enabled!(tracing::Level::DEBUG)
+        && let Some(plan) = shared.backend.plan(&request.shape, &request.key)
+    {
+        tracing::debug!("the device's plan, in bytes:\n{plan}");
+    }
     let mut pending = shared.backend.submit(request);
     drop(pending.columns_read());
     let proved = pending

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::arena::{Arena, Lease};
-use super::plan::{Counts, Cutting, Workspace};
+use super::plan::{Counts, Cutting, Needs, Way, Workspace};
 use super::points::PointBytes;
 use super::prove::Regions;
 use super::resident::{ResidentKey, ResidentShape};
@@ -20,17 +20,26 @@ use crate::device::arena::End;
 use crate::error::BackendError;
 use crate::shape::CircuitShape;
 
-/// Pieces of a key, as logarithms of their number of points. A device without room
-/// for the smallest has none for the columns of most circuits either.
-const PIECE_LOG_MIN: u32 = 16;
-const PIECE_LOG_MAX: u32 = 24;
-
 /// What a proof is to have.
 pub(super) struct Wanted<'a> {
     pub(super) source: &'a Arc<dyn PointBytes>,
     pub(super) shape: &'a Arc<CircuitShape>,
     pub(super) cutting: &'a Cutting,
     pub(super) c_source: CSource,
+}
+
+impl Wanted<'_> {
+    fn needs(&self) -> Needs<'_> {
+        let counts = Counts::of(self.shape);
+        Needs {
+            sizes: &self.shape.sizes,
+            counts,
+            cutting: *self.cutting,
+            c_source: self.c_source,
+            key_bytes: ResidentKey::bytes(&**self.source),
+            list_bytes: ResidentShape::bytes(&counts),
+        }
+    }
 }
 
 /// What a proof has.
@@ -119,13 +128,6 @@ pub(super) struct Holdings {
     arena: Arena,
 }
 
-/// How a proof's key is used.
-#[derive(Clone, Copy)]
-enum Way {
-    Whole,
-    InPieces(u32),
-}
-
 impl Holdings {
     pub(super) fn new(arena: Arena) -> Self {
         Self {
@@ -136,6 +138,11 @@ impl Holdings {
             fixed_bytes: Rc::default(),
             arena,
         }
+    }
+
+    /// Bytes that are no proof's.
+    pub(super) fn fixed_bytes(&self) -> u64 {
+        self.fixed_bytes.get()
     }
 
     /// Takes memory that is no proof's, in the place of what nobody uses.
@@ -158,25 +165,14 @@ impl Holdings {
     /// brought in pieces.
     pub(super) fn take(&mut self, wanted: &Wanted<'_>) -> Result<Option<Held>, BackendError> {
         self.forget();
-        let Wanted {
-            source,
-            shape,
-            cutting,
-            c_source,
-        } = *wanted;
-        let counts = Counts::of(shape);
-        let lists = ResidentShape::bytes(&counts);
+        let needs = wanted.needs();
         let room = self.arena.bytes() - self.fixed_bytes.get();
-        let whole = Workspace::of(&shape.sizes, &counts, cutting, c_source);
-        let asked = whole.total() + lists + ResidentKey::bytes(&**source);
-        let pieces = (PIECE_LOG_MIN..=PIECE_LOG_MAX).rev().map(|log| {
-            let sizes = &shape.sizes;
-            let workspace = Workspace::in_pieces(sizes, &counts, cutting, c_source, log);
-            let asked = workspace.total() + lists;
-            (Way::InPieces(log), workspace, asked)
-        });
-        let ways = std::iter::once((Way::Whole, whole, asked)).chain(pieces);
-        for (way, workspace, asked) in ways.filter(|&(_, _, asked)| asked <= room) {
+        let mut least = 0;
+        for (way, workspace, asked) in needs.ways() {
+            least = asked;
+            if asked > room {
+                continue;
+            }
             if let Some(held) = self.take_so(wanted, way, &workspace, asked) {
                 return Ok(Some(held));
             }
@@ -186,7 +182,7 @@ impl Holdings {
             // Alone, and in sum there is room: what stays elsewhere leaves no range
             // that is long enough.
         }
-        Err(self.arena.refused("a proof and its key", asked))
+        Err(self.arena.refused("a proof and a piece of its key", least))
     }
 
     /// Evicts until the proof's regions fit.

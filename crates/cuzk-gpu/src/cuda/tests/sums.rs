@@ -16,7 +16,7 @@ use crate::cpu::h::{CSource, Transforms};
 use crate::cuda::device::{Device, DeviceMemory, Lane, Region};
 use crate::cuda::plan::{COUNTERS_BYTES, Cutting, SCALAR_BYTES, point_bytes, rows_bytes};
 use crate::cuda::prove::{Bench, COUNTER_WORDS, Regions, Seat};
-use crate::cuda::query::Query;
+use crate::cuda::query::{Entries, Query};
 use crate::cuda::rows::RowPoint;
 use crate::device::executor::tests::block_on;
 use crate::error::BackendError;
@@ -273,10 +273,10 @@ impl Place {
             rows,
             host_at: COUNTER_WORDS,
         };
-        let made = block_on(query.sum(&bench, to_scalars));
+        let made = block_on(query.sum(&bench, to_scalars, Entries::Nothing));
         // The words of the seat are written until then, also after an error.
         device.wait(Lane::Compute)?;
-        Ok(made?.rows::<P>(&self.seat.host).total())
+        Ok(made?.0.rows::<P>(&self.seat.host).total())
     }
 }
 
