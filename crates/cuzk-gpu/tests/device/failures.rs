@@ -3,6 +3,7 @@
 //! device holds what it held, and the next proof is right.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use blstrs::{G1Affine, G2Affine, Scalar};
 use cuzk_gpu::cuda::{CudaBackend, CudaJob};
@@ -63,17 +64,30 @@ fn assert_failed(result: &Result<Vec<u8>, BackendError>, expected: &[u8], name: 
 }
 
 /// The calls that failed, by name.
-#[derive(Default)]
-struct Tally(BTreeMap<&'static str, u32>);
+struct Tally {
+    begin: Instant,
+    failed: BTreeMap<&'static str, u32>,
+}
 
 impl Tally {
+    fn new() -> Self {
+        Self {
+            begin: Instant::now(),
+            failed: BTreeMap::new(),
+        }
+    }
+
     fn add(&mut self, name: &'static str) {
-        *self.0.entry(name).or_default() += 1;
+        *self.failed.entry(name).or_default() += 1;
     }
 
     fn print(&self, what: &str, counted: Counted) {
-        println!("{what}: {} calls, each failed once", counted.calls);
-        for (name, count) in &self.0 {
+        let elapsed = self.begin.elapsed();
+        println!(
+            "{what}: {} calls, each failed once, in {elapsed:.1?}",
+            counted.calls
+        );
+        for (name, count) in &self.failed {
             println!("{count:6} {name}");
         }
     }
@@ -88,7 +102,7 @@ fn gpu_any_call_of_a_proof_may_fail_once() {
         let mut backend = gpu.open();
         assert_eq!(proved(&backend, case.job()), expected);
         let (held, free) = (backend.device_bytes(), gpu.free_bytes());
-        let mut tally = Tally::default();
+        let mut tally = Tally::new();
         for at in 1.. {
             let (result, counted) = failing(at, fault, || outcome(&backend, case.job()));
             let Some(name) = counted.failed else {
@@ -104,7 +118,7 @@ fn gpu_any_call_of_a_proof_may_fail_once() {
             assert_eq!(backend.device_bytes(), held, "{place}, afterwards");
         }
         for name in KINDS {
-            assert!(tally.0.contains_key(name), "{name} has not failed");
+            assert!(tally.failed.contains_key(name), "{name} has not failed");
         }
         assert!(gpu.free_bytes() + DRIVER_BYTES >= free, "memory is gone");
     }
@@ -151,7 +165,7 @@ fn gpu_any_call_of_a_first_proof_may_fail_once() {
     }
     let (held, free) = (backend.device_bytes(), gpu.free_bytes());
     for fault in [Fault::Once, Fault::OutOfMemory] {
-        let mut tally = Tally::default();
+        let mut tally = Tally::new();
         for at in 1.. {
             let job = case.new_job(&path);
             let (result, counted) = failing(at, fault, || outcome(&backend, job));
@@ -239,7 +253,11 @@ fn gpu_a_device_that_fails_for_good_is_given_up() {
     assert_eq!(proof.expect("no call failed"), expected);
     drop(backend);
     let free = gpu.free_bytes();
+    let begin = Instant::now();
     for at in 1..=counted.calls {
+        if at.is_multiple_of(100) {
+            println!("{at} of {} calls, {:.1?}", counted.calls, begin.elapsed());
+        }
         let backend = gpu.open();
         let ((result, next), seen) = failing(at, Fault::Sticky, || {
             let result = first(&backend);
