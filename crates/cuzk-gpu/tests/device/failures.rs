@@ -13,7 +13,7 @@ use group::prime::PrimeCurveAffine;
 
 use crate::case::Case;
 use crate::faults::{Counted, Fault, failing, unknown_function};
-use crate::gpu::{Gpu, outcome, proved};
+use crate::gpu::{Gpu, outcome, outcomes, proved};
 
 /// Calls whose errors need not end a proof: they clean up after one that is there already,
 /// or wait for a chunk of a column, where a device that fails fails the next call too.
@@ -185,6 +185,48 @@ fn gpu_any_call_of_a_first_proof_may_fail_once() {
     }
     assert!(gpu.free_bytes() + DRIVER_BYTES >= free, "memory is gone");
     assert_eq!(unknown_function(), None, "a function that nothing fails");
+}
+
+/// Two proofs at once: a call that fails ends one of them at the most, and the other is
+/// right.
+#[test]
+fn gpu_a_call_that_fails_ends_one_proof_of_two() {
+    /// Calls from one that fails to the next that is tried.
+    const STEP: usize = 3;
+    let Some(gpu) = Gpu::find() else { return };
+    let cases = [Case::new(9, 9), Case::new(10, 8)];
+    let expected = cases.each_ref().map(Case::on_cpu);
+    let jobs = || cases.each_ref().map(Case::job);
+    let backend = gpu.open();
+    for proof in outcomes(&backend, jobs()) {
+        proof.expect("a device that works");
+    }
+    let held = backend.device_bytes();
+    for at in (1..).step_by(STEP) {
+        let (results, counted) = failing(at, Fault::Once, || outcomes(&backend, jobs()));
+        let Some(name) = counted.failed else {
+            println!("two proofs: {} calls, each {STEP}rd failed", counted.calls);
+            break;
+        };
+        let place = format!("call {at}, {name}");
+        let ended = results.iter().filter(|result| result.is_err()).count();
+        assert!(ended <= 1, "{place}: {ended} proofs ended");
+        assert!(
+            ended == 1 || UNHEARD.contains(&name),
+            "{place}: both proofs all the same"
+        );
+        for (result, expected) in results.iter().zip(&expected) {
+            match result {
+                Ok(proof) => assert!(proof == expected, "{place}: wrong bytes"),
+                Err(error) => assert_typed(error, &place),
+            }
+        }
+        for (next, expected) in outcomes(&backend, jobs()).into_iter().zip(&expected) {
+            let next = next.expect(&place);
+            assert!(next == *expected, "{place}: wrong bytes afterwards");
+        }
+        assert_eq!(backend.device_bytes(), held, "{place}, afterwards");
+    }
 }
 
 /// A key that comes in pieces, since the arena holds no whole one: of its many calls some,

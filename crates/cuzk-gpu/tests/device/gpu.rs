@@ -7,7 +7,7 @@ use std::time::Duration;
 use cudarc::driver::{CudaContext, result};
 use cuzk_budget::{Budget, Consumer, Priority, Wait};
 use cuzk_gpu::cuda::{CudaBackend, CudaJob};
-use cuzk_gpu::{BackendError, DeviceBuffers, DeviceOptions};
+use cuzk_gpu::{BackendError, DeviceBuffers, DeviceOptions, Pending};
 use cuzk_pinned::cuda::CudaBacking;
 use cuzk_pinned::{AcquireRequest, PinnedPool, PoolOptions, StagingRing};
 
@@ -108,7 +108,18 @@ fn options(arena_bytes: u64) -> DeviceOptions {
 
 /// Makes a proof. Whatever becomes of it, its columns come back and it ends.
 pub(crate) fn outcome(backend: &CudaBackend, job: CudaJob) -> Result<Vec<u8>, BackendError> {
-    let mut pending = backend.submit_job(job);
+    end(backend.submit_job(job))
+}
+
+/// Makes proofs that are all there at once.
+pub(crate) fn outcomes<const N: usize>(
+    backend: &CudaBackend,
+    jobs: [CudaJob; N],
+) -> [Result<Vec<u8>, BackendError>; N] {
+    jobs.map(|job| backend.submit_job(job)).map(end)
+}
+
+fn end(mut pending: Pending) -> Result<Vec<u8>, BackendError> {
     let done = pending.done_within(WAIT_MAX).unwrap_or_else(|| {
         // Dropping the proof would wait for it.
         eprintln!("a proof has not ended in {WAIT_MAX:?}");
