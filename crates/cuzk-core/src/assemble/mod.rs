@@ -15,8 +15,9 @@ use crate::engine::{Engine, EngineParts};
 use crate::error::ProveError;
 use crate::placement::ColumnMemory;
 
-/// Proofs that may wait in the CPU backend: the scheduler sends one at a time.
-const BACKEND_QUEUE_MAX: usize = 4;
+/// Proofs that may wait in a backend. The scheduler sends as many of one priority as
+/// have slots, and as many again of each higher one.
+const BACKEND_QUEUE_MAX: usize = 64;
 
 /// An engine that could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,9 @@ pub enum StartError {
     /// to the device.
     #[error("memory.page_locked leaves no room for the device's key buffers: {0}")]
     KeyBuffers(String),
+    /// The page-locked share of the budget has no room for keys.
+    #[error("device.host_keys: {0}")]
+    HostKeys(String),
     /// The engine's own thread could not be started.
     #[error(transparent)]
     Engine(#[from] ProveError),
@@ -167,6 +171,7 @@ fn on_device(config: &Config, budget: &Budget) -> Result<Proving, NoDevice> {
     );
     let mut options = DeviceOptions::new(ordinal, threads, BACKEND_QUEUE_MAX);
     options.memory_bytes_max = device_memory_limit(config)?;
+    options.slots = config.device_slots;
     (options.c_source, options.transforms) = quotient(&config.tuning);
     let keys = memory
         .key_buffers(KEY_BUFFER_BYTES)
@@ -175,7 +180,16 @@ fn on_device(config: &Config, budget: &Budget) -> Result<Proving, NoDevice> {
     let columns = memory
         .staging_ring_for(&config.tuning, staging)
         .map_err(|error| NoDevice::Wrong(error.into()))?;
-    let buffers = DeviceBuffers { keys, columns };
+    let host_keys = match config.device_host_keys_bytes {
+        0 => Ok(None),
+        bytes => memory.key_memory(bytes).map(Some),
+    };
+    let host_keys = host_keys.map_err(|reason| NoDevice::Wrong(StartError::HostKeys(reason)))?;
+    let buffers = DeviceBuffers {
+        keys,
+        columns,
+        host_keys,
+    };
     let backend = open_device(options, buffers).map_err(|error| match error {
         // What was asked for in so many bytes is not quietly left out.
         BackendError::DeviceMemory { .. } if options.memory_bytes_max.is_some() => {

@@ -73,6 +73,7 @@ impl Gpu {
         DeviceBuffers {
             keys: [next(), next()],
             columns: Some(StagingRing::from_buffers([next(), next(), next()], THREADS)),
+            host_keys: None,
         }
     }
 
