@@ -8,7 +8,7 @@ use cudarc::driver::{CudaContext, result};
 use cuzk_budget::{Budget, Consumer, Priority, Wait};
 use cuzk_gpu::cuda::{CudaBackend, CudaJob};
 use cuzk_gpu::{BackendError, DeviceBuffers, DeviceOptions, Pending};
-use cuzk_pinned::cuda::CudaBacking;
+use cuzk_pinned::cuda::{RegisterOptions, RegisteredBacking};
 use cuzk_pinned::{AcquireRequest, PinnedPool, PoolOptions, StagingRing};
 
 use crate::case::bytes;
@@ -37,15 +37,16 @@ impl Gpu {
     pub(crate) fn find() -> Option<Self> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         match cuzk_pinned::cuda::open(0) {
-            Ok(context) => Some(Self {
-                pool: PinnedPool::new(
-                    Budget::new(1 << 30),
-                    CudaBacking::new(Arc::clone(&context), THREADS),
-                    PoolOptions::STANDARD,
-                ),
-                context,
-                _turn: turn,
-            }),
+            Ok(context) => {
+                let options = RegisterOptions::with_threads(THREADS);
+                let backing = RegisteredBacking::new(Arc::clone(&context), options);
+                let backing = backing.expect("options that it offers");
+                Some(Self {
+                    pool: PinnedPool::new(Budget::new(1 << 30), backing, PoolOptions::STANDARD),
+                    context,
+                    _turn: turn,
+                })
+            }
             Err(error) => {
                 let required = std::env::var("CUZK_REQUIRE_GPU").is_ok_and(|value| value == "1");
                 assert!(!required, "{error}");
