@@ -111,6 +111,12 @@ pub enum ProveError {
         /// What the backend said.
         source: BackendError,
     },
+    /// No backend takes parts any more.
+    #[error("nothing proves any more: {reasons}")]
+    OutOfService {
+        /// Each backend, with why it is out of service.
+        reasons: String,
+    },
     /// Two parts of one circuit have different densities.
     #[error("part {part}: its densities are not those of circuit {circuit}")]
     OtherShape {

@@ -84,6 +84,11 @@ pub trait Backend: Send + Sync {
         None
     }
 
+    /// Whether it has failed in a way after which it refuses everything.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
     /// Whether it keeps the points of keys itself, so that nobody needs to keep them in
     /// host memory for it.
     fn keeps_keys(&self) -> bool {

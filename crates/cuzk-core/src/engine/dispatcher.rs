@@ -415,6 +415,7 @@ impl Dispatcher {
             Some(PartData::Verified(verified)) => Some(PartReport {
                 placed: verified.made.placed,
                 tier: verified.made.tier,
+                device: verified.made.device,
                 retries: part.attempts - 1,
             }),
             _ => None,
@@ -423,7 +424,7 @@ impl Dispatcher {
         // One part that was proved from the file lowers the job's tier.
         let lowered = parts.iter().find(|part| part.tier == KeyTier::File);
         let reply = ProofReply {
-            backend: self.shared.backend.name(),
+            backend: self.shared.backends.any().name(),
             tier: lowered
                 .map_or(KeyTier::Resident, |part| part.tier)
                 .to_string(),

@@ -10,11 +10,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use cuzk_budget::{Budget, CancelToken};
-use cuzk_gpu::{Backend, DeviceUse};
+use cuzk_gpu::Backend;
 use cuzk_synth::HintStore;
 
 pub use job::{Blinding, Canceller, JobHandle, JobOptions, PartReport, ProofReply};
 
+use crate::backends::{Backends, DeviceState};
 use crate::config::{Config, KeyTier};
 use crate::error::ProveError;
 use crate::keystore::KeyStore;
@@ -29,13 +30,14 @@ use dispatcher::{Dispatcher, Message};
 
 /// Times a part is tried again after a failure that is not the caller's.
 const RETRIES_MAX: usize = 1;
-/// Parts that the CPU backend works on at the same time: it uses all cores for one.
+/// Parts that a backend works on at the same time: the processor uses all cores for one.
 const DEVICE_SLOTS: usize = 1;
 
 /// What an engine is made of.
 pub struct EngineParts {
-    /// Where proofs are made.
-    pub backend: Arc<dyn Backend>,
+    /// Where proofs are made: one or several, all of one kind, so that a part goes to
+    /// whichever has the least to do.
+    pub backends: Vec<Arc<dyn Backend>>,
     /// Where columns come from. Its budget also counts keys and working memory.
     pub memory: ColumnMemory,
     /// Capacity hints of earlier runs.
@@ -60,20 +62,25 @@ impl Engine {
     /// [`ProveError::Thread`] if its thread cannot be started, and
     /// [`ProveError::Placement`] if columns are to lie in page-locked memory and there
     /// is none.
+    ///
+    /// # Panics
+    /// If there is no backend, or they want different columns.
     pub fn start(config: &Config, parts: EngineParts) -> Result<Self, ProveError> {
         let EngineParts {
-            backend,
+            backends,
             memory,
             hints,
         } = parts;
+        let backends = Backends::new(backends);
         let mut tuning = config.tuning;
-        if backend.keeps_keys() {
+        if backends.any().keeps_keys() {
             // Its points are no host memory, and in its file as far as that is counted.
             tuning.key_tier = KeyTier::File;
         }
-        let placing = Placing::new(&config.tuning, backend.upload(), &memory)?;
+        let placing = Placing::new(&config.tuning, backends.any().upload(), &memory)?;
+        let device_slots = DEVICE_SLOTS * backends.len();
         let shared = Arc::new(Shared {
-            backend,
+            backends,
             placing,
             keys: KeyStore::new(config, memory.budget().clone()),
             memory,
@@ -84,7 +91,7 @@ impl Engine {
         let limits = Limits {
             synthesis_max: config.synthesis_max,
             parts_in_flight_max: config.parts_in_flight_max,
-            device_slots: DEVICE_SLOTS,
+            device_slots,
             retries_max: RETRIES_MAX,
         };
         let (outbox, inbox) = channel();
@@ -195,9 +202,9 @@ impl Engine {
         &self.shared.memory
     }
 
-    /// The device that proofs are made on, if it is one.
-    pub fn device(&self) -> Option<DeviceUse> {
-        self.shared.backend.device()
+    /// The devices that proofs are made on, also those that are out of service.
+    pub fn devices(&self) -> Vec<DeviceState> {
+        self.shared.backends.devices()
     }
 
     /// What was counted since the start.

@@ -36,11 +36,21 @@ pub(crate) fn prove(
         s,
         watch: None,
     };
-    let mut pending = shared.backend.submit(request);
+    let turn = shared.backends.take();
+    let turn = turn.map_err(|reasons| Failure::fatal(ProveError::OutOfService { reasons }))?;
+    let mut pending = turn.backend().submit(request);
     drop(pending.columns_read());
-    let proved = pending
-        .done()
-        .map_err(|source| Failure::ours(ProveError::Backend { part, source }))?;
+    let proved = pending.done().map_err(|source| {
+        turn.failed(&source);
+        let is_final = source.is_final();
+        let error = ProveError::Backend { part, source };
+        match is_final {
+            true => Failure::fatal(error),
+            false => Failure::ours(error),
+        }
+    })?;
+    let device = turn.backend().device().map(|device| device.ordinal);
+    drop(turn);
     let in_host_memory = match lease {
         Some(_) => KeyTier::Resident,
         None => KeyTier::File,
@@ -54,6 +64,10 @@ pub(crate) fn prove(
     Ok(Proved {
         proof: proved.proof,
         inputs,
-        made: Made { placed, tier },
+        made: Made {
+            placed,
+            tier,
+            device,
+        },
     })
 }

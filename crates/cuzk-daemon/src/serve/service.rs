@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cuzk_core::{Blinding, DeviceUse, Engine, JobOptions, ProveError, Workload};
+use cuzk_core::{Blinding, DeviceState, Engine, JobOptions, ProveError, Workload};
 use cuzk_filecoin::{FilecoinWorkload, Priority, Request as ProofRequest};
 use tokio::sync::Semaphore;
 use tonic::{Request, Response, Status};
@@ -72,7 +72,7 @@ impl State {
                 in_progress: whole(load.running),
             });
         GetStatusResponse {
-            gpus: self.engine.device().map(gpu_status).into_iter().collect(),
+            gpus: self.engine.devices().into_iter().map(gpu_status).collect(),
             loaded_srs: self.keys.list(),
             queues: queues.collect(),
             total_proofs_completed: self.engine.metrics().jobs_completed.count(),
@@ -206,7 +206,8 @@ impl State {
 
 /// A device as the wire has it. What runs on it at this moment is not told: parts of
 /// several jobs may be on their way.
-fn gpu_status(device: DeviceUse) -> GpuStatus {
+fn gpu_status(state: DeviceState) -> GpuStatus {
+    let device = state.device;
     GpuStatus {
         ordinal: u32::try_from(device.ordinal).unwrap_or(u32::MAX),
         name: device.name,

@@ -223,6 +223,10 @@ impl Backend for CudaBackend {
         })
     }
 
+    fn is_lost(&self) -> bool {
+        self.memory.is_lost.load(Ordering::Relaxed)
+    }
+
     fn keeps_keys(&self) -> bool {
         true
     }
