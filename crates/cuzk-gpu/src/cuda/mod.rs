@@ -32,9 +32,6 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-// Its list of devices is linked only if the crate is named.
-use sppark as _;
-
 pub use backend::{CudaBackend, CudaJob};
 pub use points::{Encoding, PointBytes};
 pub(crate) use probe::devices;

@@ -23,12 +23,14 @@ const BLOCK_LEN: usize = 1 << 20;
 type MultiplesFunction = unsafe extern "C" fn(
     *mut border::RawDevice,
     border::Address,
+    usize,
     u32,
     border::Address,
     usize,
     border::Address,
     usize,
     border::Address,
+    usize,
     border::Message,
 ) -> i32;
 
@@ -98,18 +100,20 @@ impl<P: DevicePoint> DeviceTable<P> {
             let copied = unsafe { device.copy_in(Lane::Compute, to_scalars, scalars) };
             let queued = copied.and_then(|()| {
                 call("multiples of a point", |message| {
-                    // SAFETY: the table was made for these windows; the regions have
-                    // room for the block.
+                    // SAFETY: the scalars' region has room for the block; the function
+                    // compares the other lengths with what it needs.
                     unsafe {
                         P::FUNCTION(
                             device.raw(),
                             self.table.region().address(),
+                            (self.table.region().bytes() / P::BYTES) as usize,
                             WINDOW_BITS,
                             to_scalars.address(),
                             scalars.len(),
                             work.address(),
                             work.bytes() as usize,
                             out.address(),
+                            (out.bytes() / P::BYTES) as usize,
                             message,
                         )
                     }

@@ -257,17 +257,22 @@ impl Query {
         out: Region,
     ) -> Result<(), BackendError> {
         let address = |region: Option<Region>| region.map_or(std::ptr::null_mut(), |r| r.address());
+        let words = |region: Option<Region>| region.map_or(0, |r| r.bytes() as usize / 4);
         call("gathering scalars", |message| {
-            // SAFETY: entries were made by `split` from indices it checked; `out`
-            // has room for `count` scalars.
+            // SAFETY: entries were made by `split` from indices it checked; the
+            // function compares the lengths with what it needs.
             unsafe {
                 border::cuzk_gather_scalars(
                     bench.device.raw(),
                     scalars.address(),
+                    (scalars.bytes() / SCALAR_BYTES) as usize,
                     address(self.index),
+                    words(self.index),
                     address(entries),
+                    words(entries),
                     count,
                     out.address(),
+                    (out.bytes() / SCALAR_BYTES) as usize,
                     message,
                 )
             }
@@ -281,17 +286,21 @@ impl Query {
         count: usize,
         out: Region,
     ) -> Result<(), BackendError> {
+        let bytes = point_bytes(self.section);
         call("gathering points", |message| {
-            // SAFETY: entries are below the query's number of points; `out` has
-            // room for `count` points.
+            // SAFETY: entries are below the query's number of points; the function
+            // compares the lengths with what it needs.
             unsafe {
                 border::cuzk_gather_points(
                     bench.device.raw(),
                     self.points.address(),
-                    point_bytes(self.section) as usize,
+                    (self.points.bytes() / bytes) as usize,
+                    bytes as usize,
                     entries.address(),
+                    entries.bytes() as usize / 4,
                     count,
                     out.address(),
+                    (out.bytes() / bytes) as usize,
                     message,
                 )
             }
@@ -311,17 +320,20 @@ impl Query {
             _ => border::cuzk_sum_g1,
         };
         call("adding points", |message| {
-            // SAFETY: the first counter is the number of ones, each below the
-            // query's number of points.
+            // SAFETY: the first counter is the number of ones, each an entry of the
+            // query; the function compares the lengths with what it needs.
             unsafe {
                 function(
                     bench.device.raw(),
                     self.points.address(),
+                    (self.points.bytes() / point_bytes(self.section)) as usize,
                     ones.address(),
+                    ones.bytes() as usize / 4,
                     bench.regions.counters.address(),
                     work.address(),
                     work.bytes() as usize,
                     row.address(),
+                    row.bytes() as usize,
                     message,
                 )
             }

@@ -25,7 +25,7 @@ pub(super) fn show_uploaded(
     let variables = (sizes.inputs + sizes.aux) as u64 * SCALAR_BYTES;
     for (which, region, bytes) in [
         (Intermediate::A, regions.a, column),
-        (Intermediate::B, regions.scratch, column),
+        (Intermediate::B, regions.b, column),
         (Intermediate::Assignment, regions.assignment, variables),
     ] {
         show(device, watch, which, region.part(0, bytes))?;

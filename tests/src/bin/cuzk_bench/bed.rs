@@ -23,6 +23,9 @@ use tempfile::TempDir;
 /// Bytes of each of the two buffers through which a key is loaded.
 const STAGING_BYTES: usize = 64 << 20;
 
+/// Bytes of device memory that we take: a peer beside us needs some too.
+const DEVICE_BYTES: u64 = 48 << 30;
+
 /// A device, ready to prove.
 pub(crate) struct Bed {
     pub(crate) gpu: CudaBackend,
@@ -41,6 +44,7 @@ impl Bed {
         let mut staging = buffers(&pool, &[STAGING_BYTES; 2])?.into_iter();
         let keys = [0; 2].map(|_| staging.next().expect("two buffers"));
         let mut options = DeviceOptions::new(device, threads, 4);
+        options.memory_bytes_max = Some(DEVICE_BYTES);
         adjust(&mut options);
         let columns = None;
         let gpu = CudaBackend::start(options, DeviceBuffers { keys, columns })?;

@@ -2,10 +2,12 @@
 //! device print *skipped* where there is none, and fail instead under
 //! `CUZK_REQUIRE_GPU=1`.
 
+mod endurance;
 mod keys;
 mod multiples;
 mod proofs;
 mod sizes;
+mod small;
 mod sums;
 mod transforms;
 mod twins;

@@ -60,7 +60,12 @@ pub(super) fn cpu() -> CpuBackend {
 }
 
 /// Proves one circuit on both; the key is the same for each `key_seed` and shape.
-fn compare(cpu: &CpuBackend, gpu: &CudaBackend, c_source: CSource, circuit: RandomCircuit) {
+pub(super) fn compare(
+    cpu: &CpuBackend,
+    gpu: &CudaBackend,
+    c_source: CSource,
+    circuit: RandomCircuit,
+) {
     let assignment = Assignment::of(circuit);
     let mut rng = ChaCha8Rng::seed_from_u64(circuit.seed);
     let (r, s) = (scalar(&mut rng), scalar(&mut rng));
@@ -84,27 +89,6 @@ pub(super) fn circuit(rng: &mut ChaCha8Rng, log: u32) -> RandomCircuit {
         is_boolean: rng.next_u32().is_multiple_of(3),
         has_no_aux: log < 8 && rng.next_u32().is_multiple_of(8),
         has_inputs_in_b: rng.next_u32().is_multiple_of(2),
-    }
-}
-
-/// Circuits to compare; `CUZK_GPU_CIRCUITS` asks for more.
-fn circuits() -> u64 {
-    let asked = std::env::var("CUZK_GPU_CIRCUITS").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(60)
-}
-
-#[test]
-fn gpu_random_circuits_give_the_cpus_bytes() {
-    let Some(gpu) = backend(|_| {}) else { return };
-    let cpu = cpu();
-    for seed in 0..circuits() {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        // Small ones are cheap and have the odd cases; a few are large.
-        let log = match seed % 40 {
-            39 => 13 + rng.next_u32() % 6,
-            _ => 3 + rng.next_u32() % 9,
-        };
-        compare(&cpu, &gpu, CSource::Product, circuit(&mut rng, log));
     }
 }
 
@@ -135,43 +119,6 @@ fn gpu_every_switch_gives_the_cpus_bytes() {
             }
         }
     }
-}
-
-/// Two circuits by turns: nothing is allocated after the start, and after the first of
-/// each what is in use stays the same.
-#[test]
-fn gpu_two_circuits_by_turns_allocate_nothing() {
-    let Some(gpu) = backend(|_| {}) else { return };
-    let at_start = gpu.device_allocations();
-    let mut rng = ChaCha8Rng::seed_from_u64(5);
-    let prepared: Vec<_> = [9, 12]
-        .map(|log| {
-            let assignment = Assignment::of(circuit(&mut rng, log));
-            let key = Arc::new(meaningless_key(&assignment.shape(), 1));
-            let job = job(
-                &assignment,
-                CColumn::Scratch,
-                key,
-                Scalar::from(3),
-                Scalar::from(4),
-            );
-            (assignment, job)
-        })
-        .into();
-    let mut first = Vec::new();
-    let mut held = None;
-    for turn in 0..300 {
-        let (assignment, job) = &prepared[turn % 2];
-        let proof = bytes(&proved(&gpu, cuda_job(assignment, job, CSource::Product)).proof);
-        if turn < 2 {
-            first.push(proof);
-            continue;
-        }
-        assert_eq!(proof, first[turn % 2], "turn {turn}");
-        let now = gpu.device_bytes();
-        assert_eq!(*held.get_or_insert(now), now, "turn {turn}");
-    }
-    assert_eq!(gpu.device_allocations(), at_start);
 }
 
 /// More than the device has is refused with both numbers, before any proof.
