@@ -3,7 +3,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuzk_gpu::{Backend, BackendError, DeviceUse};
+use cuzk_gpu::{Backend, BackendError, CircuitSizes, DeviceUse, Key};
+
+use crate::error::ProveError;
 
 /// A device that proofs are made on, as others are told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,35 +71,60 @@ impl Backends {
         self.members.len()
     }
 
-    /// The backend that has the fewest parts, for one part more. Of equal ones it is
-    /// the one whose last failure is the longest ago: a part that is tried again tries
-    /// another one.
+    /// The backend that has the fewest parts, for one part more of a circuit: of those
+    /// that are in service and can prove it. Of equal ones it is the one whose last
+    /// failure is the longest ago: a part that is tried again tries another one.
     ///
     /// # Errors
-    /// If none is in service: why, for each.
-    pub(crate) fn take(&self) -> Result<Turn<'_>, String> {
+    /// As [`check`](Self::check).
+    pub(crate) fn take(&self, sizes: &CircuitSizes, key: &Key) -> Result<Turn<'_>, ProveError> {
+        let fits = self.fits(sizes, key);
         let mut ledger = self.ledger();
-        let states = ledger.states.iter().enumerate();
-        let least = states
-            .filter(|(_, state)| state.lost.is_none())
-            .min_by_key(|(_, state)| (state.parts, state.last_failure))
-            .map(|(at, _)| at);
-        let Some(at) = least else {
-            return Err(self.why_none(&ledger));
-        };
+        let able = self.able(&ledger, fits)?;
+        let at = able
+            .into_iter()
+            .min_by_key(|&at| (ledger.states[at].parts, ledger.states[at].last_failure))
+            .expect("there is one, or an error");
         ledger.states[at].parts += 1;
         Ok(Turn { backends: self, at })
     }
 
-    /// Whether there is one that takes parts.
+    /// Whether there is one that takes parts of a circuit.
     ///
     /// # Errors
-    /// As [`take`](Self::take).
-    pub(crate) fn check(&self) -> Result<(), String> {
-        let ledger = self.ledger();
-        match ledger.states.iter().any(|state| state.lost.is_none()) {
-            true => Ok(()),
-            false => Err(self.why_none(&ledger)),
+    /// [`ProveError::OutOfService`] with why, for each, and [`ProveError::TooLarge`] if
+    /// none of those in service could prove the circuit.
+    pub(crate) fn check(&self, sizes: &CircuitSizes, key: &Key) -> Result<(), ProveError> {
+        let fits = self.fits(sizes, key);
+        self.able(&self.ledger(), fits).map(|_| ())
+    }
+
+    fn fits(&self, sizes: &CircuitSizes, key: &Key) -> Vec<Result<(), BackendError>> {
+        let members = self.members.iter();
+        members.map(|member| member.check(sizes, key)).collect()
+    }
+
+    /// Which ones are in service and fit; at least one.
+    fn able(
+        &self,
+        ledger: &Ledger,
+        fits: Vec<Result<(), BackendError>>,
+    ) -> Result<Vec<usize>, ProveError> {
+        let mut able = Vec::new();
+        let mut too_large = None;
+        for (at, (state, fits)) in ledger.states.iter().zip(fits).enumerate() {
+            match fits {
+                _ if state.lost.is_some() => {}
+                Ok(()) => able.push(at),
+                Err(source) => too_large = too_large.or(Some(source)),
+            }
+        }
+        match (able.is_empty(), too_large) {
+            (false, _) => Ok(able),
+            (true, Some(source)) => Err(ProveError::TooLarge { source }),
+            (true, None) => Err(ProveError::OutOfService {
+                reasons: self.why_none(ledger),
+            }),
         }
     }
 

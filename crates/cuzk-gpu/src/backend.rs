@@ -110,6 +110,17 @@ pub trait Backend: Send + Sync {
     /// `tier` says where the points of the key are then.
     fn work_bytes(&self, sizes: &CircuitSizes, key: &Key, tier: KeyTier) -> u64;
 
+    /// Whether a proof of a circuit of these sizes with this key can be made here at all,
+    /// told from counts alone: before anything is synthesised for it. Asks no device.
+    ///
+    /// # Errors
+    /// What [`submit`](Self::submit) would end with, whatever else is under way:
+    /// [`BackendError::DeviceMemory`].
+    fn check(&self, sizes: &CircuitSizes, key: &Key) -> Result<(), BackendError> {
+        let _ = (sizes, key);
+        Ok(())
+    }
+
     /// Starts a proof and returns at once. The backend owns the columns until
     /// [`Pending::columns_read`] gives them back: as they were, if it copies them
     /// elsewhere ([`upload`](Self::upload)), and otherwise with anything in them.

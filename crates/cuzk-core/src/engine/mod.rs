@@ -170,8 +170,9 @@ impl Engine {
     ///
     /// # Errors
     /// [`ProveError::MissingKey`], [`ProveError::TestKey`], [`ProveError::Sidecar`],
-    /// [`ProveError::Key`], and [`ProveError::Memory`] if a part is larger than the
-    /// budget.
+    /// [`ProveError::Key`], [`ProveError::Memory`] if a part is larger than the budget,
+    /// [`ProveError::TooLarge`] if it is larger than any device, and
+    /// [`ProveError::OutOfService`] if none is left.
     pub fn check(&self, circuit: &dyn CircuitSpec) -> Result<u64, ProveError> {
         let key = self.shared.keys.counts(circuit)?;
         stage::check_fits(&self.shared, circuit, &key)

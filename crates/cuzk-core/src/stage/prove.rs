@@ -36,21 +36,7 @@ pub(crate) fn prove(
         s,
         watch: None,
     };
-    let turn = shared.backends.take();
-    let turn = turn.map_err(|reasons| Failure::fatal(ProveError::OutOfService { reasons }))?;
-    let mut pending = turn.backend().submit(request);
-    drop(pending.columns_read());
-    let proved = pending.done().map_err(|source| {
-        turn.failed(&source);
-        let is_final = source.is_final();
-        let error = ProveError::Backend { part, source };
-        match is_final {
-            true => Failure::fatal(error),
-            false => Failure::ours(error),
-        }
-    })?;
-    let device = turn.backend().device().map(|device| device.ordinal);
-    drop(turn);
+    let (proved, device) = on_a_backend(shared, part, request)?;
     let in_host_memory = match lease {
         Some(_) => KeyTier::Resident,
         None => KeyTier::File,
@@ -70,4 +56,27 @@ pub(crate) fn prove(
             device,
         },
     })
+}
+
+/// Proves where there is the least to do; also the number of the device, if it is one.
+fn on_a_backend(
+    shared: &Shared,
+    part: usize,
+    request: ProveRequest,
+) -> Result<(cuzk_gpu::Proved, Option<usize>), Failure> {
+    let turn = shared.backends.take(&request.shape.sizes, &request.key);
+    let turn = turn.map_err(Failure::fatal)?;
+    let mut pending = turn.backend().submit(request);
+    drop(pending.columns_read());
+    let proved = pending.done().map_err(|source| {
+        turn.failed(&source);
+        let is_final = source.is_final();
+        let error = ProveError::Backend { part, source };
+        match is_final {
+            true => Failure::fatal(error),
+            false => Failure::ours(error),
+        }
+    })?;
+    let device = turn.backend().device().map(|device| device.ordinal);
+    Ok((proved, device))
 }

@@ -29,9 +29,6 @@ pub(crate) fn reserve(
     part: usize,
     outgrown: Option<Sizes>,
 ) -> Result<Reserved, Failure> {
-    // Before anything expensive begins.
-    let in_service = shared.backends.check();
-    in_service.map_err(|reasons| Failure::fatal(ProveError::OutOfService { reasons }))?;
     let sizes = match (outgrown, shared.shapes.sizes(&job.circuit.id())) {
         (Some(sizes), _) => sizes,
         (None, Some(hint)) if fits(key, &hint) => hint,
@@ -45,6 +42,9 @@ pub(crate) fn reserve(
         part,
         sizes: to_circuit_sizes(&sizes),
     };
+    // Before anything expensive begins.
+    let able = shared.backends.check(&ask.sizes, key);
+    able.map_err(Failure::fatal)?;
     let (granted, lease) = match shared.tuning.key_tier {
         KeyTier::File => (ask.wait(Points::InFile)?, None),
         KeyTier::Resident => ask.resident()?,
@@ -206,13 +206,15 @@ fn fits(key: &Key, hint: &Sizes) -> bool {
 /// as its hint or its key can tell.
 ///
 /// # Errors
-/// [`ProveError::Memory`] if the budget could never grant them.
+/// [`ProveError::Memory`] if the budget could never grant them, [`ProveError::TooLarge`]
+/// if no backend could prove the circuit with them, and [`ProveError::OutOfService`].
 pub(crate) fn check_fits(
     shared: &Shared,
     circuit: &dyn CircuitSpec,
     key: &Key,
 ) -> Result<u64, ProveError> {
     let sizes = foreseen(shared, circuit, key);
+    shared.backends.check(&sizes, key)?;
     let memory = PartMemory::of(shared.backends.any(), &sizes, key, shared.tuning.key_tier);
     let lens = column_lens(&shared.backends.any().layout(&sizes));
     let bytes = memory.work_bytes.saturating_add(memory.key_bytes);

@@ -4,14 +4,14 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
-use cuzk_core::{Engine, ProveError};
+use cuzk_core::{Engine, JobOptions, ProveError};
 use cuzk_gpu::cpu::CpuBackend;
 use cuzk_gpu::{
     Backend, BackendError, CColumn, CircuitSizes, ColumnLayout, DeviceUse, Key, KeyTier, Pending,
     ProveRequest, pending,
 };
 
-use crate::toy::{House, SquaresJob, cpu};
+use crate::toy::{House, Squares, SquaresJob, cpu};
 use crate::{PLENTY, prove};
 
 /// A device that may be lost.
@@ -200,8 +200,22 @@ fn with_every_device_lost_the_error_names_each() {
     assert_eq!(used, idle, "nobody holds anything");
 }
 
-/// A device that has too little memory for any proof.
-struct Small(CpuBackend, AtomicUsize);
+/// A device that has too little memory for any proof, and may know it beforehand.
+struct Small {
+    inner: CpuBackend,
+    knows: bool,
+    seen: AtomicUsize,
+}
+
+impl Small {
+    fn new(knows: bool) -> Arc<Self> {
+        Arc::new(Self {
+            inner: cpu(true),
+            knows,
+            seen: AtomicUsize::new(0),
+        })
+    }
+}
 
 impl Backend for Small {
     fn name(&self) -> &'static str {
@@ -209,19 +223,26 @@ impl Backend for Small {
     }
 
     fn c_column(&self) -> CColumn {
-        self.0.c_column()
+        self.inner.c_column()
     }
 
     fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
-        self.0.layout(sizes)
+        self.inner.layout(sizes)
     }
 
     fn work_bytes(&self, sizes: &CircuitSizes, key: &Key, tier: KeyTier) -> u64 {
-        self.0.work_bytes(sizes, key, tier)
+        self.inner.work_bytes(sizes, key, tier)
+    }
+
+    fn check(&self, _: &CircuitSizes, _: &Key) -> Result<(), BackendError> {
+        match self.knows {
+            true => Err(too_small()),
+            false => Ok(()),
+        }
     }
 
     fn submit(&self, request: ProveRequest) -> Pending {
-        self.1.fetch_add(1, Ordering::SeqCst);
+        self.seen.fetch_add(1, Ordering::SeqCst);
         Card::refuse(request, too_small())
     }
 }
@@ -238,10 +259,50 @@ fn too_small() -> BackendError {
 #[test]
 fn what_would_end_the_same_way_is_not_tried_again() {
     let house = House::new(&[20]);
-    let small = Arc::new(Small(cpu(true), AtomicUsize::new(0)));
+    let small = Small::new(false);
     let engine = house.engine_on(PLENTY, Arc::clone(&small) as Arc<dyn Backend>);
     let error = prove(&engine, &SquaresJob::new(20, 3, 1)).expect_err("too small");
     assert_eq!(error.to_string(), format!("part 0: {}", too_small()));
-    assert_eq!(small.1.load(Ordering::SeqCst), 1);
+    assert_eq!(small.seen.load(Ordering::SeqCst), 1);
     assert_eq!(engine.metrics().parts_retried.count(), 0);
+}
+
+/// Told from the key's counts, before anything is synthesised.
+#[test]
+fn a_circuit_that_is_too_large_for_the_device_is_refused_at_admission() {
+    let house = House::new(&[20]);
+    let small = Small::new(true);
+    let engine = house.engine_on(PLENTY, Arc::clone(&small) as Arc<dyn Backend>);
+    let message = format!("the circuit is too large: {}", too_small());
+    let admitted = engine.check(&Squares { rounds: 20 });
+    let refused = admitted.expect_err("too large").to_string();
+    assert_eq!(refused, message);
+
+    let job = SquaresJob::new(20, 3, 1);
+    let handle = engine.submit(Arc::new(job), JobOptions::default());
+    let handle = handle.expect("a queue with room");
+    let error = handle.wait().expect_err("too large").to_string();
+    assert_eq!(error, message);
+    let spans = handle.timeline().spans();
+    assert!(
+        spans.iter().all(|span| span.name != "synthesis"),
+        "{spans:?}"
+    );
+    assert_eq!(small.seen.load(Ordering::SeqCst), 0);
+}
+
+/// Of two devices of different size the larger gets every part.
+#[test]
+fn parts_go_to_the_device_that_has_room_for_them() {
+    let house = House::new(&[20]);
+    let (small, large) = (Small::new(true), Small::new(false));
+    let backends: Vec<Arc<dyn Backend>> = vec![small.clone(), large.clone()];
+    let engine = house.engine_on_all(PLENTY, backends);
+    engine
+        .check(&Squares { rounds: 20 })
+        .expect("one is enough");
+    // It only says what it met, but it was asked.
+    prove(&engine, &SquaresJob::new(20, 3, 1)).expect_err("too small");
+    let seen = [small, large].map(|device| device.seen.load(Ordering::SeqCst));
+    assert_eq!(seen, [0, 1]);
 }

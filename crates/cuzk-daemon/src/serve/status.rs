@@ -24,6 +24,7 @@ pub(super) fn refused(error: &ProveError) -> Status {
         | ProveError::Sidecar { .. }
         | ProveError::Key(_) => Code::FailedPrecondition,
         ProveError::Memory { .. }
+        | ProveError::TooLarge { .. }
         | ProveError::Allocation { .. }
         | ProveError::PageLocked { .. }
         | ProveError::QueueFull { .. } => Code::ResourceExhausted,

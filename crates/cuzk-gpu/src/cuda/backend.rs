@@ -11,10 +11,11 @@ use cuzk_pinned::StagingRing;
 
 use super::arena::Arena;
 use super::device::{Device, MemoryUse};
-use super::holdings::{Holdings, Points, Wanted};
+use super::holdings::{Holdings, Points, Wanted, least_bytes};
 use super::multiples::{self, Tables};
-use super::plan::Cutting;
+use super::plan::{Counts, Cutting};
 use super::points::PointBytes;
+use super::probe::processors;
 use super::prove::{Bench, Clock, KeyPoints, prove, upload};
 use super::resident::Staging;
 use super::warm::warm_up;
@@ -59,6 +60,8 @@ pub struct CudaBackend {
     options: DeviceOptions,
     name: String,
     limit_bytes: u64,
+    /// Bytes of these that proofs and keys may take.
+    room_bytes: u64,
     upload: Upload,
     memory: Arc<MemoryUse>,
     queue: Option<SyncSender<Task>>,
@@ -100,10 +103,13 @@ impl CudaBackend {
                 reason: error.to_string(),
             })?;
         let (name, limit_bytes) = answer.recv().unwrap_or(Err(BackendError::Lost))?;
+        // Until the first proof only what stays for good is held.
+        let fixed_bytes = memory.held_bytes.load(Ordering::Relaxed);
         Ok(Self {
             options,
             name,
             limit_bytes,
+            room_bytes: limit_bytes.saturating_sub(fixed_bytes),
             upload,
             memory,
             queue: Some(queue),
@@ -246,6 +252,29 @@ impl Backend for CudaBackend {
     fn work_bytes(&self, _: &CircuitSizes, _: &Key, _: KeyTier) -> u64 {
         // Everything is on the device; what a proof takes here are its rows.
         1 << 20
+    }
+
+    fn check(&self, sizes: &CircuitSizes, key: &Key) -> Result<(), BackendError> {
+        // A driver that answers no question proves nothing either, and then says why.
+        let Ok(processors) = processors(self.options.ordinal) else {
+            return Ok(());
+        };
+        let cutting = Cutting {
+            chunk_max: self.options.chunk_len_max,
+            window_bits: self.options.window_bits,
+            processors,
+        };
+        let counts = Counts::of_key(key);
+        let asked = least_bytes(sizes, &counts, &cutting, self.options.c_source);
+        if asked <= self.room_bytes {
+            return Ok(());
+        }
+        Err(BackendError::DeviceMemory {
+            what: "a proof and its key",
+            asked,
+            free: self.room_bytes,
+            limit: self.limit_bytes,
+        })
     }
 
     fn submit(&self, request: ProveRequest) -> Pending {

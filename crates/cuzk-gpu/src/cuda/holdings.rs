@@ -11,14 +11,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::arena::{Arena, Lease};
-use super::plan::{Counts, Cutting, Workspace};
+use super::plan::{Counts, Cutting, QUERIES, Workspace, align, point_bytes};
 use super::points::PointBytes;
 use super::prove::Regions;
 use super::resident::{ResidentKey, ResidentShape};
 use crate::cpu::h::CSource;
 use crate::device::arena::End;
 use crate::error::BackendError;
-use crate::shape::CircuitShape;
+use crate::shape::{CircuitShape, CircuitSizes};
 
 /// Pieces of a key, as logarithms of their number of points. A device without room
 /// for the smallest has none for the columns of most circuits either.
@@ -31,6 +31,22 @@ pub(super) struct Wanted<'a> {
     pub(super) shape: &'a Arc<CircuitShape>,
     pub(super) cutting: &'a Cutting,
     pub(super) c_source: CSource,
+}
+
+/// Bytes of the arena that a proof takes at the least, its key brought in the smallest
+/// pieces or whole, with nothing else on the device.
+pub(super) fn least_bytes(
+    sizes: &CircuitSizes,
+    counts: &Counts,
+    cutting: &Cutting,
+    c_source: CSource,
+) -> u64 {
+    let lists = ResidentShape::bytes(counts);
+    let key = |section| align(counts.of_section(section) as u64 * point_bytes(section));
+    let key: u64 = QUERIES.into_iter().map(key).sum();
+    let whole = Workspace::of(sizes, counts, cutting, c_source).total() + key;
+    let pieces = Workspace::in_pieces(sizes, counts, cutting, c_source, PIECE_LOG_MIN).total();
+    whole.min(pieces) + lists
 }
 
 /// What a proof has.

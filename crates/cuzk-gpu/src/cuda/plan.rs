@@ -2,7 +2,7 @@
 
 use crate::cpu::h::CSource;
 use crate::device::arena::ALIGN;
-use crate::key::Section;
+use crate::key::{Key, Section};
 use crate::shape::{CircuitShape, CircuitSizes};
 
 /// Bytes of a scalar.
@@ -162,6 +162,16 @@ impl Counts {
             l: shape.sizes.aux,
             a: shape.sizes.inputs + shape.a_aux.ones(),
             b: shape.b_inputs.ones() + shape.b_aux.ones(),
+        }
+    }
+
+    /// As far as a key tells: it has a point for each entry.
+    pub(super) fn of_key(key: &Key) -> Self {
+        Self {
+            h: key.count(Section::H),
+            l: key.count(Section::L),
+            a: key.count(Section::A),
+            b: key.count(Section::BG1),
         }
     }
 

@@ -4,6 +4,7 @@ use cudarc::driver::{DriverError, result, sys};
 use cuzk_pinned::cuda::{DRIVER_VERSION_MIN, driver_version};
 
 use crate::accelerator::DeviceReport;
+use crate::error::BackendError;
 
 /// The devices that the driver shows.
 pub(crate) fn devices() -> Result<Vec<DeviceReport>, String> {
@@ -52,6 +53,20 @@ fn report(ordinal: usize) -> Result<DeviceReport, DriverError> {
             cooperative != 0,
         ),
     })
+}
+
+/// Number of a device's multiprocessors, from the driver; it works on nothing for this.
+pub(super) fn processors(ordinal: usize) -> Result<u32, BackendError> {
+    let failed = |error: DriverError| BackendError::Device {
+        call: "cuDeviceGetAttribute",
+        reason: format!("error {}", error.0 as u32),
+    };
+    let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
+    let device = result::device::get(number).map_err(failed)?;
+    let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+    // SAFETY: the device was given by the driver just now.
+    let count = unsafe { result::device::get_attribute(device, attribute) };
+    Ok(u32::try_from(count.map_err(failed)?).unwrap_or(0))
 }
 
 /// Why a device of this capability cannot run code of these architectures. Machine

@@ -131,6 +131,11 @@ impl Backend for Dual {
         work.saturating_add(kept)
     }
 
+    fn check(&self, sizes: &CircuitSizes, key: &Key) -> Result<(), BackendError> {
+        self.pair.first.check(sizes, key)?;
+        self.pair.second.check(sizes, key)
+    }
+
     fn submit(&self, request: ProveRequest) -> Pending {
         let (completion, pending) = pending();
         let queue = self.queue.as_ref().expect("the queue lives until the drop");

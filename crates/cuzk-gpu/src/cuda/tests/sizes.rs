@@ -1,6 +1,7 @@
 //! The plan of bytes, without a device.
 
 use crate::cpu::h::CSource;
+use crate::cuda::holdings::least_bytes;
 use crate::cuda::plan::{Counts, Cut, Cutting, QUERIES, Workspace, align, rows_bytes};
 use crate::key::Section;
 use crate::shape::CircuitSizes;
@@ -85,6 +86,9 @@ fn a_part_of_32_gib_takes_what_the_plan_says() {
     assert_eq!(workspace.assignment, variables.next_multiple_of(256));
     assert!(workspace.slot() < 12_800_000_000, "{workspace:?}");
     assert!(workspace.total() < 17_100_000_000, "{workspace:?}");
+    // Its key is 90 GB; in the smallest pieces a proof takes hardly more than its slot.
+    let least = least_bytes(&sizes, &counts, &CUTTING, CSource::Product);
+    assert!(least < 18_500_000_000, "{least}");
     let given = Workspace::of(&sizes, &counts, &CUTTING, CSource::Synthesised);
     assert_eq!(given.slot() - workspace.slot(), 1 << 32);
 }
