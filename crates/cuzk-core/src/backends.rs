@@ -67,8 +67,9 @@ impl Backends {
         &*self.members[0]
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.members.len()
+    /// Parts that they work on at the same time, all together.
+    pub(crate) fn slots(&self) -> usize {
+        self.members.iter().map(|member| member.slots()).sum()
     }
 
     /// The backend that has the fewest parts, for one part more of a circuit: of those

@@ -95,6 +95,12 @@ pub trait Backend: Send + Sync {
         false
     }
 
+    /// Proofs that it works on at the same time: while one is computed, the columns of
+    /// the next are read.
+    fn slots(&self) -> usize {
+        1
+    }
+
     /// What this backend's third column is for, whatever the circuit.
     fn c_column(&self) -> CColumn;
 

@@ -48,7 +48,9 @@ mod shape;
 mod verify;
 mod watch;
 
-pub use accelerator::{DeviceBuffers, DeviceOptions, DeviceReport, devices, open_device};
+pub use accelerator::{
+    DeviceBuffers, DeviceOptions, DeviceReport, KeyMemory, TakeBuffers, devices, open_device,
+};
 pub use backend::{
     Backend, Completion, DeviceUse, Pending, PhaseTimes, ProveRequest, Proved, Upload, pending,
 };

@@ -107,6 +107,7 @@ fn open_one(
 ) -> Result<Arc<dyn Backend>, NoDevice> {
     let mut options = DeviceOptions::new(device.ordinal, threads, queue_len_max);
     options.memory_bytes_max = memory_limit(config, device)?;
+    options.slots = config.device_slots;
     (options.c_source, options.transforms) = quotient(&config.tuning);
     let keys = memory
         .key_buffers(KEY_BUFFER_BYTES)
@@ -115,7 +116,16 @@ fn open_one(
     let columns = memory
         .staging_ring_for(&config.tuning, staging)
         .map_err(|error| NoDevice::Wrong(error.into()))?;
-    let buffers = DeviceBuffers { keys, columns };
+    let host_keys = match config.device_host_keys_bytes {
+        0 => Ok(None),
+        bytes => memory.key_memory(bytes).map(Some),
+    };
+    let host_keys = host_keys.map_err(|reason| NoDevice::Wrong(StartError::HostKeys(reason)))?;
+    let buffers = DeviceBuffers {
+        keys,
+        columns,
+        host_keys,
+    };
     open_device(options, buffers).map_err(|error| match error {
         // What was asked for in so many bytes is not quietly left out.
         BackendError::DeviceMemory { .. } if options.memory_bytes_max.is_some() => {

@@ -17,9 +17,9 @@ use crate::error::ProveError;
 use crate::placement::ColumnMemory;
 use devices::NoDevice;
 
-/// Proofs that may wait in a backend: the scheduler sends one at a time to each, and more
-/// of a higher priority.
-const BACKEND_QUEUE_MAX: usize = 4;
+/// Proofs that may wait in a backend. The scheduler sends as many of one priority as
+/// have slots, and as many again of each higher one.
+const BACKEND_QUEUE_MAX: usize = 64;
 
 /// An engine that could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +43,9 @@ pub enum StartError {
     /// to the device.
     #[error("memory.page_locked leaves no room for the device's key buffers: {0}")]
     KeyBuffers(String),
+    /// The page-locked share of the budget has no room for keys.
+    #[error("device.host_keys: {0}")]
+    HostKeys(String),
     /// The engine's own thread could not be started.
     #[error(transparent)]
     Engine(#[from] ProveError),

@@ -23,6 +23,9 @@ pub struct Key {
 /// More threads than any machine has cores: a typing error.
 const THREADS_MAX: usize = 4096;
 
+/// More places than a device has use for.
+const DEVICE_SLOTS_MAX: usize = 4;
+
 fn at_least_one(value: &Value) -> Result<usize, String> {
     match value.count()? {
         0 => Err("want at least 1, have 0".to_owned()),
@@ -122,6 +125,27 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| show_limit(config.device_memory_limit),
+    },
+    Key {
+        name: "device.slots",
+        what: "proofs with a place on each device at the same time, 1 to 4: while one is computed, the next is uploaded",
+        set: |config, value| {
+            config.device_slots = match value.count()? {
+                count @ 1..=DEVICE_SLOTS_MAX => count,
+                count => return Err(format!("want 1 to {DEVICE_SLOTS_MAX}, have {count}")),
+            };
+            Ok(())
+        },
+        show: |config| config.device_slots.to_string(),
+    },
+    Key {
+        name: "device.host_keys",
+        what: "bytes of page-locked memory for decoded keys that have no room on a device, for each; 0 for none",
+        set: |config, value| {
+            config.device_host_keys_bytes = value.bytes()? as u64;
+            Ok(())
+        },
+        show: |config| config.device_host_keys_bytes.to_string(),
     },
     Key {
         name: "params.directory",

@@ -55,6 +55,10 @@ pub struct Config {
     pub devices: DeviceChoice,
     /// Bytes of each device's memory to take at the start; automatic is all that is free.
     pub device_memory_limit: LimitRule,
+    /// Proofs that have a place on each device at the same time, 1 to 4.
+    pub device_slots: usize,
+    /// Bytes of page-locked memory for keys that have no room on a device, for each.
+    pub device_host_keys_bytes: u64,
     /// Directory of the key files.
     pub params_directory: PathBuf,
     /// How much of a key is checked when it is opened.
@@ -84,6 +88,8 @@ impl Config {
             device_policy: DevicePolicy::PreferGpu,
             devices: DeviceChoice::first(),
             device_memory_limit: LimitRule::Automatic,
+            device_slots: 2,
+            device_host_keys_bytes: 0,
             params_directory,
             params_check: PointCheck::Curve,
             params_digest: true,

@@ -30,8 +30,6 @@ use dispatcher::{Dispatcher, Message};
 
 /// Times a part is tried again after a failure that is not the caller's.
 const RETRIES_MAX: usize = 1;
-/// Parts that a backend works on at the same time: the processor uses all cores for one.
-const DEVICE_SLOTS: usize = 1;
 
 /// What an engine is made of.
 pub struct EngineParts {
@@ -78,7 +76,6 @@ impl Engine {
             tuning.key_tier = KeyTier::File;
         }
         let placing = Placing::new(&config.tuning, backends.any().upload(), &memory)?;
-        let device_slots = DEVICE_SLOTS * backends.len();
         let shared = Arc::new(Shared {
             backends,
             placing,
@@ -91,7 +88,7 @@ impl Engine {
         let limits = Limits {
             synthesis_max: config.synthesis_max,
             parts_in_flight_max: config.parts_in_flight_max,
-            device_slots,
+            device_slots: shared.backends.slots(),
             retries_max: RETRIES_MAX,
         };
         let (outbox, inbox) = channel();

@@ -1,32 +1,25 @@
-//! The backend and the thread that owns its device.
+//! The backend: what others hold of a device.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use blstrs::Scalar;
-use cuzk_pinned::StagingRing;
 
-use super::arena::Arena;
-use super::device::{Device, MemoryUse};
-use super::holdings::{Holdings, Points, Wanted, least_bytes};
-use super::multiples::{self, Tables};
+use super::device::MemoryUse;
+use super::holdings::least_bytes;
+use super::multiples;
+use super::owner::{Owner, Task};
 use super::plan::{Counts, Cutting};
 use super::points::PointBytes;
 use super::probe::processors;
-use super::prove::{Bench, Clock, KeyPoints, prove, upload};
-use super::resident::Staging;
-use super::warm::warm_up;
 use crate::accelerator::{DeviceBuffers, DeviceOptions};
-use crate::backend::{
-    Backend, Completion, DeviceUse, Pending, ProveRequest, Proved, Upload, pending,
-};
+use crate::backend::{Backend, DeviceUse, Pending, ProveRequest, Upload, pending};
 use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::cpu::h::CSource;
+use crate::device::executor::Event;
 use crate::error::BackendError;
-use crate::groth16::{Statement, check};
 use crate::key::{Key, KeyTier};
 use crate::shape::{CircuitShape, CircuitSizes};
 use crate::watch::Watch;
@@ -49,12 +42,6 @@ pub struct CudaJob {
     pub watch: Option<Arc<dyn Watch>>,
 }
 
-/// What the device's thread is given to do.
-pub(super) enum Task {
-    Prove(Box<CudaJob>, Completion),
-    Multiples(multiples::Request),
-}
-
 /// Groth16 on one CUDA device.
 pub struct CudaBackend {
     options: DeviceOptions,
@@ -64,7 +51,9 @@ pub struct CudaBackend {
     room_bytes: u64,
     upload: Upload,
     memory: Arc<MemoryUse>,
-    queue: Option<SyncSender<Task>>,
+    /// Proofs that were taken and have not ended.
+    taken: Arc<AtomicUsize>,
+    outbox: Sender<Event<Task>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -77,22 +66,25 @@ impl CudaBackend {
     /// where others leave less than `memory_bytes_max`, and [`BackendError::Start`].
     pub fn start(options: DeviceOptions, buffers: DeviceBuffers) -> Result<Self, BackendError> {
         check_options(&options)?;
+        let options = DeviceOptions {
+            slots: options.slots.clamp(1, SLOTS_MAX),
+            ..options
+        };
         let memory = Arc::new(MemoryUse::default());
         let upload = match buffers.columns {
             Some(_) => Upload::Staged,
             None => Upload::FromColumns,
         };
-        let (queue, jobs) = sync_channel(options.queue_len_max);
+        let (outbox, inbox) = channel();
         let (opened, answer) = sync_channel(1);
-        let counted = Arc::clone(&memory);
+        let taken = Arc::new(AtomicUsize::new(0));
+        let (used, ended, to_itself) = (Arc::clone(&memory), Arc::clone(&taken), outbox.clone());
         let thread = std::thread::Builder::new()
             .name(format!("cuzk-cuda-{}", options.ordinal))
-            .spawn(move || match Owner::open(options, buffers, counted) {
-                Ok(mut owner) => {
-                    let device = &owner.device;
-                    let arena_bytes = device.memory().arena_bytes.load(Ordering::Relaxed);
-                    let _ = opened.send(Ok((device.name(), arena_bytes)));
-                    owner.run(&jobs);
+            .spawn(move || match Owner::open(options, buffers, used, ended) {
+                Ok(owner) => {
+                    let _ = opened.send(Ok(owner.names()));
+                    owner.run(to_itself, inbox);
                 }
                 Err(error) => {
                     let _ = opened.send(Err(error));
@@ -112,7 +104,8 @@ impl CudaBackend {
             room_bytes: limit_bytes.saturating_sub(fixed_bytes),
             upload,
             memory,
-            queue: Some(queue),
+            taken,
+            outbox,
             thread: Some(thread),
         })
     }
@@ -149,30 +142,40 @@ impl CudaBackend {
             }));
             return pending;
         }
-        let queue = self.queue.as_ref().expect("the queue lives until the drop");
-        let (refused, error) = match queue.try_send(Task::Prove(Box::new(job), completion)) {
-            Ok(()) => return pending,
-            Err(TrySendError::Full(refused)) => (
-                refused,
-                BackendError::QueueFull {
-                    limit: self.options.queue_len_max,
-                },
-            ),
-            Err(TrySendError::Disconnected(refused)) => (refused, BackendError::Lost),
-        };
-        if let Task::Prove(job, completion) = refused {
+        let room = |taken: usize| (taken < self.proofs_max()).then_some(taken + 1);
+        let counted = self
+            .taken
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, room);
+        if counted.is_err() {
             completion.columns_read(job.columns);
-            completion.done(Err(error));
+            completion.done(Err(BackendError::QueueFull {
+                limit: self.options.queue_len_max,
+            }));
+            return pending;
         }
+        // If the thread is gone the task is dropped with its completion, and says so.
+        let _ = self
+            .outbox
+            .send(Event::Message(Task::Prove(Box::new(job), completion)));
         pending
     }
 
-    /// Gives the device's thread something to do, once there is room in its queue.
-    pub(super) fn send(&self, task: Task) -> Result<(), BackendError> {
-        let queue = self.queue.as_ref().expect("the queue lives until the drop");
-        queue.send(task).map_err(|_| BackendError::Lost)
+    /// Proofs that are taken at a time: one under way, and those behind it.
+    fn proofs_max(&self) -> usize {
+        let waiting = self.options.queue_len_max;
+        waiting.saturating_add(1).max(self.options.slots)
+    }
+
+    /// Gives the device's thread something to do for key generation.
+    pub(super) fn send(&self, request: multiples::Request) -> Result<(), BackendError> {
+        let task = Event::Message(Task::Multiples(request));
+        self.outbox.send(task).map_err(|_| BackendError::Lost)
     }
 }
+
+/// More slots than any device has use for: while one computes, the columns of the next
+/// are there.
+const SLOTS_MAX: usize = 4;
 
 /// What no kernel could take.
 fn check_options(options: &DeviceOptions) -> Result<(), BackendError> {
@@ -190,7 +193,8 @@ fn check_options(options: &DeviceOptions) -> Result<(), BackendError> {
     })
 }
 
-fn layout(options: &DeviceOptions, sizes: &CircuitSizes) -> ColumnLayout {
+/// The columns that a backend with these options wants.
+pub(super) fn layout(options: &DeviceOptions, sizes: &CircuitSizes) -> ColumnLayout {
     ColumnLayout {
         rows: sizes.constraints,
         aux: sizes.aux,
@@ -207,7 +211,8 @@ fn c_column(options: &DeviceOptions) -> CColumn {
 
 impl Drop for CudaBackend {
     fn drop(&mut self) {
-        drop(self.queue.take());
+        // The thread finishes what it has. If it is gone it hears nothing.
+        let _ = self.outbox.send(Event::Message(Task::End));
         if let Some(thread) = self.thread.take() {
             // The thread catches its panics, and a drop has nobody to report to.
             let _ = thread.join();
@@ -235,6 +240,10 @@ impl Backend for CudaBackend {
 
     fn keeps_keys(&self) -> bool {
         true
+    }
+
+    fn slots(&self) -> usize {
+        self.options.slots
     }
 
     fn c_column(&self) -> CColumn {
@@ -287,157 +296,5 @@ impl Backend for CudaBackend {
             s: request.s,
             watch: request.watch,
         })
-    }
-}
-
-/// The device and everything on it, on the device's thread. Fields are dropped in
-/// this order: what lies on the device before the device.
-struct Owner {
-    options: DeviceOptions,
-    staging: Staging,
-    /// Page-locked chunks for columns that are not page-locked. Dropped before the
-    /// device, whose events it may hold.
-    ring: Option<StagingRing>,
-    tables: Tables,
-    clock: Clock,
-    holdings: Holdings,
-    device: Device,
-}
-
-impl Owner {
-    fn open(
-        options: DeviceOptions,
-        buffers: DeviceBuffers,
-        memory: Arc<MemoryUse>,
-    ) -> Result<Self, BackendError> {
-        let device = Device::open(options.ordinal, None, memory)?;
-        // Measured after this, free memory is what no kernel needs.
-        warm_up(&device)?;
-        let mut holdings = Holdings::new(Arena::new(&device, options.memory_bytes_max)?);
-        let staging = Staging::new(&device, &mut holdings, buffers.keys, options.load_threads)?;
-        let clock = Clock::new(&device)?;
-        Ok(Self {
-            options,
-            staging,
-            ring: buffers.columns,
-            tables: Tables::default(),
-            clock,
-            holdings,
-            device,
-        })
-    }
-
-    fn run(&mut self, tasks: &Receiver<Task>) {
-        for task in tasks {
-            match task {
-                Task::Prove(job, completion) => self.run_proof(*job, completion),
-                Task::Multiples(request) => {
-                    // Whoever waits for an answer hears that there is none.
-                    let _ = catch_unwind(AssertUnwindSafe(|| {
-                        self.tables.serve(&self.device, &mut self.holdings, request);
-                    }));
-                }
-            }
-        }
-    }
-
-    fn run_proof(&mut self, job: CudaJob, completion: Completion) {
-        let CudaJob {
-            columns,
-            inputs,
-            shape,
-            source,
-            r,
-            s,
-            watch,
-        } = job;
-        let mut columns = Some(columns);
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            let statement = Statement {
-                inputs: &inputs,
-                shape: &shape,
-                r,
-                s,
-            };
-            self.carry_out(
-                &mut columns,
-                &statement,
-                &shape,
-                &source,
-                &completion,
-                watch.as_deref(),
-            )
-        }))
-        .unwrap_or_else(|_| Err(BackendError::Panic("on the device's thread".to_owned())));
-        if result.is_err() {
-            // Before the columns go back, and before the next proof writes where this
-            // one may still work.
-            self.device.settle();
-        }
-        // Whoever hears of the end may drop the key, if nobody uses it.
-        drop((source, shape));
-        if let Some(columns) = columns {
-            completion.columns_read(columns);
-        }
-        completion.done(result);
-    }
-
-    fn cutting(&self) -> Cutting {
-        Cutting {
-            chunk_max: self.options.chunk_len_max,
-            window_bits: self.options.window_bits,
-            processors: self.device.processors(),
-        }
-    }
-
-    fn carry_out(
-        &mut self,
-        columns: &mut Option<Columns>,
-        statement: &Statement<'_>,
-        shape: &Arc<CircuitShape>,
-        source: &Arc<dyn PointBytes>,
-        completion: &Completion,
-        watch: Option<&dyn Watch>,
-    ) -> Result<Proved, BackendError> {
-        let sizes = &shape.sizes;
-        let layout = layout(&self.options, sizes);
-        let read = columns.as_ref().expect("the columns of a new job");
-        check(read, &layout, statement, |section| source.count(section))?;
-        let cutting = self.cutting();
-        let wanted = Wanted {
-            source,
-            shape,
-            cutting: &cutting,
-            c_source: self.options.c_source,
-        };
-        let held = self.holdings.take(&wanted)?;
-        let held = held.expect("no other proof is under way");
-        held.lists.load(&self.device, shape)?;
-        if let Points::Resident(key) = &held.points {
-            key.load(&self.device, &mut self.staging, &**source)?;
-        }
-        let regions = held.regions();
-        let bench = Bench {
-            device: &self.device,
-            regions: &regions,
-            cutting,
-            clock: &self.clock,
-            c_source: self.options.c_source,
-            transforms: self.options.transforms,
-            is_split: self.options.is_split,
-            watch,
-        };
-        upload(&bench, self.ring.as_mut(), read, statement.inputs, sizes)?;
-        completion.columns_read(columns.take().expect("the columns of a new job"));
-        let mut points = match &held.points {
-            Points::Resident(key) => KeyPoints::Resident(key),
-            Points::Pieces { places, len } => KeyPoints::Streamed {
-                source: &**source,
-                staging: &mut self.staging,
-                place: places[0].region(),
-                piece_len: *len,
-            },
-        };
-        prove(&bench, statement, source.vk(), &mut points, &held.lists)
     }
 }

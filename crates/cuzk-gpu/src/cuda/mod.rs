@@ -18,7 +18,9 @@ mod backend;
 mod border;
 mod device;
 mod holdings;
+mod host_key;
 mod multiples;
+mod owner;
 mod plan;
 mod points;
 mod probe;
@@ -26,6 +28,8 @@ mod prove;
 mod query;
 mod resident;
 mod rows;
+mod staging;
+mod upload;
 mod warm;
 mod watch;
 

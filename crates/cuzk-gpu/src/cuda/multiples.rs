@@ -5,7 +5,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use blstrs::{G1Affine, G2Affine, Scalar};
 
-use super::backend::{CudaBackend, Task};
+use super::backend::CudaBackend;
 use super::border::{self, call};
 use super::device::{Device, Lane, Plain};
 use super::holdings::{Fixed, Holdings};
@@ -197,7 +197,7 @@ fn ask<T>(
     request: impl FnOnce(SyncSender<Result<T, BackendError>>) -> Request,
 ) -> Result<T, BackendError> {
     let (reply, answer) = sync_channel(1);
-    backend.send(Task::Multiples(request(reply)))?;
+    backend.send(request(reply))?;
     answer.recv().unwrap_or(Err(BackendError::Lost))
 }
 
@@ -217,8 +217,7 @@ impl Multiples for OpenTables<'_> {
 
 impl Drop for OpenTables<'_> {
     fn drop(&mut self) {
-        let close = Task::Multiples(Request::Close(self.number));
-        let _ = self.backend.send(close);
+        let _ = self.backend.send(Request::Close(self.number));
     }
 }
 

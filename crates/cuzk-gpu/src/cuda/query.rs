@@ -4,8 +4,10 @@
 //! added, and only the rest is gathered and multiplied.
 
 use super::border::{self, call};
-use super::device::{Device, Lane, Region};
-use super::plan::{Cut, SCALAR_BYTES, align, partials_bytes, point_bytes, row_bytes};
+use super::device::{HostWords, Lane, Region};
+use super::plan::{
+    COUNTERS_BYTES, Cut, SCALAR_BYTES, align, partials_bytes, point_bytes, row_bytes,
+};
 use super::prove::Bench;
 use super::rows::{RowPoint, combine};
 use crate::error::BackendError;
@@ -18,31 +20,51 @@ pub(super) struct Query {
     pub(super) points: Region,
     pub(super) index: Option<Region>,
     pub(super) rows: Region,
+    /// The first of as many words of the host, where the rows are fetched to.
+    pub(super) host_at: usize,
 }
 
-/// Rows on the device that make a sum.
+/// Rows on the device that make a sum, which are being fetched.
+#[derive(Default)]
 pub(super) struct Made {
-    /// The sum of ones, if there were any.
-    ones: Option<Region>,
-    /// The rows of a multiplication, if there was one.
-    rest: Option<(Region, Cut)>,
+    /// Where the sum of ones is fetched to, if there were any.
+    ones: Option<usize>,
+    /// Where the rows of a multiplication are fetched to, if there was one.
+    rest: Option<(usize, Cut)>,
 }
 
 impl Made {
-    /// Fetches the rows and adds them up.
-    pub(super) fn total<P: RowPoint>(&self, device: &Device) -> Result<P, BackendError> {
+    /// The rows, when the lane has been waited for.
+    pub(super) fn rows<P: RowPoint>(&self, host: &HostWords) -> Rows {
+        let words = |at: usize, len: usize| host.words()[at..][..len].to_vec();
+        Rows {
+            ones: self.ones.map(|at| words(at, P::WORDS)),
+            rest: self.rest.map(|(at, cut)| {
+                let len = cut.chunks() * cut.windows() * P::WORDS;
+                (words(at, len), cut)
+            }),
+        }
+    }
+}
+
+/// Rows that make a sum.
+#[derive(Default)]
+pub(super) struct Rows {
+    ones: Option<Vec<u64>>,
+    rest: Option<(Vec<u64>, Cut)>,
+}
+
+impl Rows {
+    /// Adds them up.
+    pub(super) fn total<P: RowPoint>(&self) -> P {
         let mut sum = P::identity();
-        if let Some(region) = self.ones {
-            let mut row = vec![0u64; P::WORDS];
-            device.copy_out(Lane::Compute, &mut row, region)?;
-            sum += P::from_row(&row);
+        if let Some(row) = &self.ones {
+            sum += P::from_row(row);
         }
-        if let Some((region, cut)) = &self.rest {
-            let mut rows = vec![0u64; cut.chunks() * cut.windows() * P::WORDS];
-            device.copy_out(Lane::Compute, &mut rows, *region)?;
-            sum += combine::<P>(&rows, cut.windows(), cut.window_bits);
+        if let Some((rows, cut)) = &self.rest {
+            sum += combine::<P>(rows, cut.windows(), cut.window_bits);
         }
-        Ok(sum)
+        sum
     }
 }
 
@@ -76,34 +98,30 @@ impl Query {
         work: Region,
     ) -> Result<Made, BackendError> {
         if self.count == 0 {
-            return Ok(Made {
-                ones: None,
-                rest: None,
-            });
+            return Ok(Made::default());
         }
         let cut = bench.cutting.cut(self.count);
-        let rows = self
-            .rows
-            .part(align(row_bytes(self.section)), cut.rows_bytes(self.section));
-        self.multiply(bench, cut, self.points, scalars, work, rows)?;
+        self.multiply(bench, cut, self.points, scalars, work)?;
         Ok(Made {
             ones: None,
-            rest: Some((rows, cut)),
+            rest: Some((self.fetch_rest(bench, cut)?, cut)),
         })
     }
 
     /// The sum of a query whose scalars, or what its indices point into, are these.
-    pub(super) fn sum(&self, bench: &Bench<'_>, scalars: Region) -> Result<Made, BackendError> {
+    pub(super) async fn sum(
+        &self,
+        bench: &Bench<'_>,
+        scalars: Region,
+    ) -> Result<Made, BackendError> {
         if self.count == 0 {
-            return Ok(Made {
-                ones: None,
-                rest: None,
-            });
+            return Ok(Made::default());
         }
         let mut scratch = Bump(bench.regions.scratch);
         let list_bytes = self.count as u64 * 4;
         let (ones, rest) = (scratch.take(list_bytes), scratch.take(list_bytes));
-        let found = self.split(bench, scalars, ones, rest)?;
+        self.split(bench, scalars, ones, rest)?;
+        let found = self.found(bench).await?;
         // Without room to gather the full scalars and their points, nearly all of
         // them are multiplied anyway.
         let spare = bench.regions.b;
@@ -123,14 +141,12 @@ impl Query {
             };
             return self.whole(bench, scalars, scratch.0);
         }
-        let mut made = Made {
-            ones: None,
-            rest: None,
-        };
+        let mut made = Made::default();
         if found.ones != 0 {
             let row = self.rows.part(0, row_bytes(self.section));
             self.add_ones(bench, ones, scratch.0, row)?;
-            made.ones = Some(row);
+            self.fetch(bench, self.host_at, row)?;
+            made.ones = Some(self.host_at);
         }
         if found.rest != 0 {
             let count = found.rest as usize;
@@ -140,11 +156,8 @@ impl Query {
             let bytes = count as u64 * point_bytes(self.section);
             let points = scratch.take_beside(spare, bytes);
             self.gather_points(bench, rest, count, points)?;
-            let rows = self
-                .rows
-                .part(align(row_bytes(self.section)), cut.rows_bytes(self.section));
-            self.multiply(bench, cut, points, gathered, scratch.0, rows)?;
-            made.rest = Some((rows, cut));
+            self.multiply(bench, cut, points, gathered, scratch.0)?;
+            made.rest = Some((self.fetch_rest(bench, cut)?, cut));
         }
         Ok(made)
     }
@@ -167,10 +180,26 @@ impl Query {
         self.gather_points(bench, rest, self.count, points)?;
         let row = self.rows.part(0, row_bytes(self.section));
         self.add_ones(bench, ones, scratch.0, row)?;
-        let rows = self
-            .rows
-            .part(align(row_bytes(self.section)), cut.rows_bytes(self.section));
-        self.multiply(bench, cut, points, gathered, scratch.0, rows)
+        self.multiply(bench, cut, points, gathered, scratch.0)
+    }
+
+    /// Where the rows of a multiplication lie.
+    fn rest_rows(&self, cut: Cut) -> Region {
+        let ones = align(row_bytes(self.section));
+        self.rows.part(ones, cut.rows_bytes(self.section))
+    }
+
+    /// Queues the copy of these to the host, and says to which of its words.
+    fn fetch_rest(&self, bench: &Bench<'_>, cut: Cut) -> Result<usize, BackendError> {
+        let at = self.host_at + align(row_bytes(self.section)) as usize / 8;
+        self.fetch(bench, at, self.rest_rows(cut))?;
+        Ok(at)
+    }
+
+    fn fetch(&self, bench: &Bench<'_>, at: usize, rows: Region) -> Result<(), BackendError> {
+        // SAFETY: the words are this query's; whoever reads them, or lets go of the
+        // slot, has waited for the lane.
+        unsafe { bench.host.fetch(bench.device, Lane::Compute, at, rows) }
     }
 
     fn multiply(
@@ -180,8 +209,8 @@ impl Query {
         points: Region,
         scalars: Region,
         work: Region,
-        rows: Region,
     ) -> Result<(), BackendError> {
+        let rows = self.rest_rows(cut);
         assert!(points.bytes() >= cut.count as u64 * point_bytes(self.section));
         assert!(scalars.bytes() >= cut.count as u64 * SCALAR_BYTES);
         let function = match self.section {
@@ -209,15 +238,15 @@ impl Query {
         })
     }
 
-    /// Sorts the entries and waits for their numbers.
+    /// Queues the sorting of the entries.
     fn split(
         &self,
         bench: &Bench<'_>,
         scalars: Region,
         ones: Region,
         rest: Region,
-    ) -> Result<Found, BackendError> {
-        let counters = bench.regions.counters;
+    ) -> Result<(), BackendError> {
+        let counters = bench.regions.counters.part(0, COUNTERS_BYTES);
         call("splitting scalars", |message| {
             // SAFETY: the lists have room for every entry, the counters for three
             // words, and the function checks each index against the scalars.
@@ -236,9 +265,14 @@ impl Query {
                 )
             }
         })?;
-        let mut found = [0u32; 3];
-        bench.device.copy_out(Lane::Compute, &mut found, counters)?;
-        let [ones, rest, wrong] = found;
+        self.fetch(bench, 0, counters)
+    }
+
+    /// Waits for the numbers of sorted entries.
+    async fn found(&self, bench: &Bench<'_>) -> Result<Found, BackendError> {
+        bench.device.passed(Lane::Compute).await?;
+        let words = bench.host.words();
+        let [ones, rest, wrong] = [words[0] as u32, (words[0] >> 32) as u32, words[1] as u32];
         if wrong != 0 {
             return Err(BackendError::Unreduced {
                 what: "the assignment",

@@ -6,9 +6,9 @@ use blstrs::Scalar;
 
 use super::device::{Device, Lane, Region};
 use super::plan::{COUNTERS_BYTES, Cutting, SCALAR_BYTES, point_bytes, row_bytes, rows_bytes};
-use super::prove::{Bench, Clock, Regions, quotient_of};
+use super::prove::{Bench, COUNTER_WORDS, Regions, Seat, quotient_of};
 use super::query::Query;
-use super::resident::decode;
+use super::staging::decode;
 use crate::cpu::h::{CSource, Transforms};
 use crate::device::arena::ALIGN;
 use crate::error::BackendError;
@@ -65,8 +65,8 @@ pub(super) fn warm_up(device: &Device) -> Result<(), BackendError> {
     };
     let launched = launch(device, &regions, cutting, points, faults);
     // The memory is freed after this, whatever failed.
-    let waited = device.wait(Lane::Compute).and(device.wait(Lane::Upload));
-    launched.and(waited)
+    let waited = [Lane::Compute, Lane::Keys, Lane::Upload].map(|lane| device.wait(lane));
+    waited.into_iter().fold(launched, Result::and)
 }
 
 fn launch(
@@ -82,12 +82,14 @@ fn launch(
     let copied = unsafe { device.copy_in(Lane::Upload, regions.a, &[Scalar::from(0); COUNT]) };
     device.wait(Lane::Upload)?;
     copied?;
-    let clock = Clock::new(device)?;
+    let seat = Seat::new(device)?;
     let bench = Bench {
         device,
         regions,
         cutting,
-        clock: &clock,
+        clock: &seat.clock,
+        host: &seat.host,
+        inputs_len: 0,
         c_source: CSource::Product,
         transforms: Transforms::Six,
         is_split: true,
@@ -99,7 +101,7 @@ fn launch(
     for section in [Section::L, Section::BG2] {
         // Points of no curve, but of their encoding's length.
         decode(device, section, regions.b, COUNT, 0, points, faults)?;
-        device.wait(Lane::Upload)?;
+        device.wait(Lane::Keys)?;
         device.fill(Lane::Compute, points, 0)?;
         let query = Query {
             section,
@@ -107,9 +109,13 @@ fn launch(
             points,
             index: None,
             rows: regions.rows,
+            host_at: COUNTER_WORDS,
         };
         let scalars = regions.a.part(0, COUNT as u64 * SCALAR_BYTES);
-        query.every_kernel(&bench, scalars)?;
+        let queued = query.every_kernel(&bench, scalars);
+        // The words of the seat are written until then.
+        device.wait(Lane::Compute)?;
+        queued?;
     }
     Ok(())
 }

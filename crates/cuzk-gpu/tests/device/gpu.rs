@@ -17,6 +17,8 @@ const THREADS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 /// Small, so that keys and columns of small circuits take several turns.
 const STAGING_BYTES: usize = 1 << 16;
 const CHUNK_BYTES: usize = 1 << 12;
+/// Device memory of a backend: not all, since other processes have backends too.
+const ARENA_BYTES: u64 = 256 << 20;
 /// Longest that any proof here may take, by far.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -73,12 +75,15 @@ impl Gpu {
         DeviceBuffers {
             keys: [next(), next()],
             columns: Some(StagingRing::from_buffers([next(), next(), next()], THREADS)),
+            host_keys: None,
         }
     }
 
     /// Opens a backend with these buffers.
     pub(crate) fn open_with(&self, buffers: DeviceBuffers) -> Result<CudaBackend, BackendError> {
-        CudaBackend::start(DeviceOptions::new(0, THREADS, 4), buffers)
+        let mut options = DeviceOptions::new(0, THREADS, 4);
+        options.memory_bytes_max = Some(ARENA_BYTES);
+        CudaBackend::start(options, buffers)
     }
 
     /// Opens a backend, which must go well.

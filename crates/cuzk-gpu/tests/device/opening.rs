@@ -13,12 +13,13 @@ use crate::processes::child;
 
 /// Calls after which a device opens all the same: they clean up, name the device, or
 /// restore which one is current.
-const UNHEARD: [&str; 8] = [
+const UNHEARD: [&str; 9] = [
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
     "cuDeviceGetName",
     "cuDevicePrimaryCtxRelease_v2",
     "cuEventDestroy_v2",
+    "cuMemFreeHost",
     "cuMemFree_v2",
     "cudaGetDevice",
     "cudaSetDevice",

@@ -46,8 +46,12 @@ impl Bed {
         let mut options = DeviceOptions::new(device, threads, 4);
         options.memory_bytes_max = Some(DEVICE_BYTES);
         adjust(&mut options);
-        let columns = None;
-        let gpu = CudaBackend::start(options, DeviceBuffers { keys, columns })?;
+        let buffers = DeviceBuffers {
+            keys,
+            columns: None,
+            host_keys: None,
+        };
+        let gpu = CudaBackend::start(options, buffers)?;
         Ok(Self { gpu, pool })
     }
 

@@ -17,7 +17,7 @@ use crate::cpu::tests::{column, job, meaningless_key, options, scalar};
 use crate::cpu::{CpuBackend, Job};
 use crate::cuda::{CudaBackend, CudaJob, PointBytes};
 use crate::key::KeyTier;
-use crate::{BackendError, Columns, DeviceBuffers, DeviceOptions, Proved};
+use crate::{BackendError, Columns, DeviceBuffers, DeviceOptions, KeyMemory, Proved, TakeBuffers};
 
 pub(super) fn bytes(proof: &Proof<Bls12>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -133,6 +133,7 @@ fn gpu_an_arena_that_cannot_be_had_is_refused() {
     let buffers = DeviceBuffers {
         keys: keys.try_into().expect("as many as asked"),
         columns: None,
+        host_keys: None,
     };
     match CudaBackend::start(options, buffers) {
         Err(BackendError::DeviceMemory { asked, free, .. }) => {
@@ -201,18 +202,39 @@ fn gpu_a_key_that_does_not_fit_is_streamed() {
         Scalar::from(4),
     );
     let Some(gpu) = backend(|_| {}) else { return };
-    let resident = proved(&gpu, cuda_job(&assignment, &job, CSource::Product));
+    let new_job = || cuda_job(&assignment, &job, CSource::Product);
+    let resident = proved(&gpu, new_job());
     assert_eq!(resident.tier, Some(KeyTier::Resident));
     let held = gpu.device_bytes();
     drop(gpu);
     let key_bytes = (1u64 << 18) * (96 * 4 + 192);
-    let gpu = backend(|options| options.memory_bytes_max = Some(held - key_bytes / 2));
-    let Some(gpu) = gpu else { return };
-    for _ in 0..3 {
-        let streamed = proved(&gpu, cuda_job(&assignment, &job, CSource::Product));
-        assert_eq!(streamed.tier, Some(KeyTier::File));
-        assert_eq!(bytes(&streamed.proof), bytes(&resident.proof));
-    }
+    let limit = held - key_bytes / 2;
+    let tiers = |host_keys: Option<KeyMemory>, tiers: &[KeyTier]| {
+        let change = |options: &mut DeviceOptions| options.memory_bytes_max = Some(limit);
+        let gpu = backend_with(change, None, host_keys).expect("there is a device");
+        let at_start = gpu.device_allocations();
+        for &tier in tiers {
+            let streamed = proved(&gpu, new_job());
+            assert_eq!(streamed.tier, Some(tier));
+            assert_eq!(bytes(&streamed.proof), bytes(&resident.proof));
+        }
+        // Two at once, from where the last one left the key.
+        let pending = [(); 2].map(|()| gpu.submit_job(new_job()));
+        for mut pending in pending {
+            let streamed = pending.done().expect("a request that fits");
+            assert_eq!(streamed.tier, tiers.last().copied());
+            assert_eq!(bytes(&streamed.proof), bytes(&resident.proof));
+        }
+        assert_eq!(gpu.device_allocations(), at_start);
+    };
+    let memory = |bytes_max, take: Arc<TakeBuffers>| Some(KeyMemory { bytes_max, take });
+    let takes: Arc<TakeBuffers> = Arc::new(|lens: &[usize]| page_locked(lens));
+    let (file, pinned) = (KeyTier::File, KeyTier::Pinned);
+    tiers(None, &[file, file]);
+    tiers(memory(1 << 30, Arc::clone(&takes)), &[file, pinned, pinned]);
+    // Less than the key takes, and a refusal.
+    tiers(memory(key_bytes / 2, takes), &[file, file]);
+    tiers(memory(1 << 30, Arc::new(|_: &[usize]| None)), &[file, file]);
 }
 
 /// Chunks far smaller than a column, so that each is waited for many times, by the
@@ -223,7 +245,7 @@ fn gpu_columns_go_through_a_small_ring() {
         return;
     };
     let ring = StagingRing::from_buffers(chunks, THREADS);
-    let Some(gpu) = backend_with(|_| {}, Some(ring)) else {
+    let Some(gpu) = backend_with(|_| {}, Some(ring), None) else {
         return;
     };
     let cpu = cpu();
