@@ -543,11 +543,14 @@ pub(super) struct Event {
 impl Event {
     /// Waits until the event has passed.
     pub(super) fn wait(&self) -> Result<(), BackendError> {
-        self.context
-            .bind_to_thread()
-            .map_err(driver("cuCtxSetCurrent"))?;
+        let bound = self.context.bind_to_thread();
+        // Whatever became of that: the device's own thread has its context already, and
+        // memory is used again after this.
         // SAFETY: it lives.
-        unsafe { result::event::synchronize(self.event) }.map_err(driver("cuEventSynchronize"))
+        let waited = unsafe { result::event::synchronize(self.event) };
+        bound
+            .map_err(driver("cuCtxSetCurrent"))
+            .and(waited.map_err(driver("cuEventSynchronize")))
     }
 
     /// Milliseconds from `earlier` to this; both have passed.

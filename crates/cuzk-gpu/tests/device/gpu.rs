@@ -15,10 +15,10 @@ use crate::case::bytes;
 
 const THREADS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 /// Small, so that keys and columns of small circuits take several turns.
-const STAGING_BYTES: usize = 1 << 16;
+const STAGING_BYTES: usize = 1 << 14;
 const CHUNK_BYTES: usize = 1 << 12;
-/// Device memory of a backend: not all, since other processes have backends too.
-const ARENA_BYTES: u64 = 256 << 20;
+/// Of the device, for one backend.
+pub(crate) const ARENA_BYTES: u64 = 256 << 20;
 /// Longest that any proof here may take, by far.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -57,14 +57,12 @@ impl Gpu {
 
     /// Page-locked memory of a backend, columns' chunks included.
     pub(crate) fn buffers(&self) -> DeviceBuffers {
+        self.buffers_of(STAGING_BYTES, CHUNK_BYTES)
+    }
+
+    fn buffers_of(&self, staging: usize, chunk: usize) -> DeviceBuffers {
         let request = AcquireRequest {
-            buffers: &[
-                STAGING_BYTES,
-                STAGING_BYTES,
-                CHUNK_BYTES,
-                CHUNK_BYTES,
-                CHUNK_BYTES,
-            ],
+            buffers: &[staging, staging, chunk, chunk, chunk],
             bytes: 0,
             consumer: Consumer("staging"),
             wait: Wait::with_priority(Priority::NORMAL),
@@ -81,9 +79,13 @@ impl Gpu {
 
     /// Opens a backend with these buffers.
     pub(crate) fn open_with(&self, buffers: DeviceBuffers) -> Result<CudaBackend, BackendError> {
-        let mut options = DeviceOptions::new(0, THREADS, 4);
-        options.memory_bytes_max = Some(ARENA_BYTES);
-        CudaBackend::start(options, buffers)
+        CudaBackend::start(options(ARENA_BYTES), buffers)
+    }
+
+    /// Opens a backend for large circuits, which must go well.
+    pub(crate) fn open_large(&self, arena_bytes: u64) -> CudaBackend {
+        let buffers = self.buffers_of(1 << 20, 1 << 20);
+        CudaBackend::start(options(arena_bytes), buffers).expect("a device that works")
     }
 
     /// Opens a backend, which must go well.
@@ -95,6 +97,13 @@ impl Gpu {
     pub(crate) fn free_bytes(&self) -> u64 {
         self.context.bind_to_thread().expect("a live context");
         result::mem_get_info().expect("a live context").0 as u64
+    }
+}
+
+fn options(arena_bytes: u64) -> DeviceOptions {
+    DeviceOptions {
+        memory_bytes_max: Some(arena_bytes),
+        ..DeviceOptions::new(0, THREADS, 4)
     }
 }
 
