@@ -129,6 +129,12 @@ impl Backends {
         }
     }
 
+    /// Whether any of them takes parts.
+    pub(crate) fn is_in_service(&self) -> bool {
+        let ledger = self.ledger();
+        ledger.states.iter().any(|state| state.lost.is_none())
+    }
+
     /// The devices among them.
     pub(crate) fn devices(&self) -> Vec<DeviceState> {
         let ledger = self.ledger();

@@ -205,6 +205,11 @@ impl Engine {
         self.shared.backends.devices()
     }
 
+    /// Whether there is something left that proves.
+    pub fn is_in_service(&self) -> bool {
+        self.shared.backends.is_in_service()
+    }
+
     /// What was counted since the start.
     pub fn metrics(&self) -> &Metrics {
         &self.shared.metrics

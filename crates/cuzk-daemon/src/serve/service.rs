@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cuzk_core::{Blinding, DeviceState, Engine, JobOptions, ProveError, Workload};
 use cuzk_filecoin::{FilecoinWorkload, Priority, Request as ProofRequest};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tonic::{Request, Response, Status};
 
 use super::answer::{self, whole};
@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) keys: Keys,
     pub(super) intake: Intake,
     checks: Semaphore,
+    /// Whether the engine has something left that proves, as of the last job's end.
+    in_service: watch::Sender<bool>,
     started: Instant,
 }
 
@@ -47,8 +49,15 @@ impl State {
             jobs,
             intake,
             checks: Semaphore::new(CHECKS_MAX),
+            in_service: watch::Sender::new(true),
             started: Instant::now(),
         }
+    }
+
+    /// Waits until nothing is left that proves.
+    pub(super) async fn out_of_service(&self) {
+        // The sender lives as long as this does.
+        let _ = self.in_service.subscribe().wait_for(|is| !is).await;
     }
 
     /// The metrics page.
@@ -179,6 +188,9 @@ impl State {
                 let was_cancelled = matches!(result, Err(ProveError::Cancelled));
                 let answer = answer::answer(&mine, handle.timeline(), result, total);
                 tell(&label, &answer, error.filter(|_| !was_cancelled));
+                // Devices are found lost by what they were given to do.
+                let in_service = state.engine.is_in_service();
+                state.in_service.send_replace(in_service);
                 state.jobs.finish(&mine, answer, ended);
             });
         if waits.is_err() {

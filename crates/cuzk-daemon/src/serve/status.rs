@@ -28,7 +28,7 @@ pub(super) fn refused(error: &ProveError) -> Status {
         | ProveError::Allocation { .. }
         | ProveError::PageLocked { .. }
         | ProveError::QueueFull { .. } => Code::ResourceExhausted,
-        ProveError::Stopped => Code::Unavailable,
+        ProveError::Stopped | ProveError::OutOfService { .. } => Code::Unavailable,
         ProveError::Cancelled => Code::Cancelled,
         _ => Code::Internal,
     };
