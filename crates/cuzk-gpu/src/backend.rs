@@ -74,7 +74,8 @@ pub struct DeviceUse {
     pub held_bytes: u64,
 }
 
-/// Groth16 arithmetic on some device.
+/// Groth16 arithmetic on some device. What one must do beyond these signatures stands in
+/// the module `conformance` of this crate's tests, which runs it for every backend.
 pub trait Backend: Send + Sync {
     /// Short name, as replies and metrics show it (`cpu`).
     fn name(&self) -> &'static str;
