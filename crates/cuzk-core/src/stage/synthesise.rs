@@ -106,7 +106,7 @@ fn fill(
     circuit: &dyn Part,
     columns: &mut Columns,
 ) -> Result<Assigned, SynthError> {
-    let with_c = shared.backend.c_column() == CColumn::Synthesised;
+    let with_c = shared.backends.any().c_column() == CColumn::Synthesised;
     match shared.tuning.sizing {
         Sizing::Exact => {
             let c = columns

@@ -170,6 +170,20 @@ impl CudaBackend {
 /// are there.
 const SLOTS_MAX: usize = 4;
 
+impl CudaBackend {
+    /// What proofs of a circuit take on the device.
+    fn needs<'a>(&self, sizes: &'a CircuitSizes, counts: Counts, key: &Key) -> Needs<'a> {
+        Needs {
+            sizes,
+            counts,
+            cutting: self.about.cutting,
+            c_source: self.options.c_source,
+            key_bytes: ResidentKey::bytes(key),
+            list_bytes: ResidentShape::bytes(&counts),
+        }
+    }
+}
+
 /// What no kernel could take.
 fn check_options(options: &DeviceOptions) -> Result<(), BackendError> {
     let chunk = options.chunk_len_max;
@@ -227,6 +241,10 @@ impl Backend for CudaBackend {
         })
     }
 
+    fn is_lost(&self) -> bool {
+        self.memory.is_lost.load(Ordering::Relaxed)
+    }
+
     fn keeps_keys(&self) -> bool {
         true
     }
@@ -248,20 +266,12 @@ impl Backend for CudaBackend {
     }
 
     fn plan(&self, shape: &CircuitShape, key: &Key) -> Option<String> {
-        let counts = Counts::of(shape);
-        let needs = Needs {
-            sizes: &shape.sizes,
-            counts,
-            cutting: self.about.cutting,
-            c_source: self.options.c_source,
-            key_bytes: ResidentKey::bytes(key),
-            list_bytes: ResidentShape::bytes(&counts),
-        };
         let About {
             arena_bytes,
             fixed_bytes,
             ..
         } = self.about;
+        let needs = self.needs(&shape.sizes, Counts::of(shape), key);
         Some(needs.table(arena_bytes, fixed_bytes, self.options.slots))
     }
 
@@ -283,6 +293,25 @@ impl Backend for CudaBackend {
             bytes += msm::work_bytes(points, threads, point_bytes(Section::BG2) as usize);
         }
         bytes
+    }
+
+    fn check(&self, sizes: &CircuitSizes, key: &Key) -> Result<(), BackendError> {
+        let About {
+            arena_bytes,
+            fixed_bytes,
+            ..
+        } = self.about;
+        let room = arena_bytes.saturating_sub(fixed_bytes);
+        let asked = self.needs(sizes, Counts::of_key(key), key).least_bytes();
+        if asked <= room {
+            return Ok(());
+        }
+        Err(BackendError::DeviceMemory {
+            what: "a proof and its key",
+            asked,
+            free: room,
+            limit: arena_bytes,
+        })
     }
 
     fn submit(&self, request: ProveRequest) -> Pending {

@@ -308,6 +308,12 @@ impl Device {
         fence.await.unwrap_or(Err(BackendError::Lost))
     }
 
+    /// Drops an error that the library kept of a call nobody hears, such as freeing an
+    /// event: the next call would return it for a proof that has nothing to do with it.
+    pub(super) fn forget_unheard(&self) {
+        let _ = self.context.check_err();
+    }
+
     /// Waits, beside others, for all lanes, after something failed: what was queued may
     /// still use the memory of a job. A device that cannot even do that is lost.
     pub(super) async fn settle(&self) {

@@ -289,6 +289,7 @@ impl Carried<'_> {
         let owner = self.owner;
         let options = &owner.options;
         let device = &owner.device;
+        device.forget_unheard();
         let sizes = &self.shape.sizes;
         let read = columns.as_ref().expect("the columns of a new job");
         let layout = layout(options, sizes);

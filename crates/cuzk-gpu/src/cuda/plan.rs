@@ -2,7 +2,7 @@
 
 use crate::cpu::h::CSource;
 use crate::device::arena::ALIGN;
-use crate::key::Section;
+use crate::key::{Key, Section};
 use crate::shape::{CircuitShape, CircuitSizes};
 
 /// Bytes of a scalar.
@@ -165,6 +165,16 @@ impl Counts {
         }
     }
 
+    /// As far as a key tells: it has a point for each entry.
+    pub(super) fn of_key(key: &Key) -> Self {
+        Self {
+            h: key.count(Section::H),
+            l: key.count(Section::L),
+            a: key.count(Section::A),
+            b: key.count(Section::BG1),
+        }
+    }
+
     /// With at most `len` entries a query, as where points come in pieces.
     pub(super) fn in_pieces(&self, len: usize) -> Self {
         Self {
@@ -320,6 +330,12 @@ impl Needs<'_> {
             (Way::InPieces(log), workspace, asked)
         });
         std::iter::once((Way::Whole, whole, asked)).chain(pieces)
+    }
+
+    /// Bytes that a proof takes at the least, with nothing else on the device.
+    pub(super) fn least_bytes(&self) -> u64 {
+        let asked = self.ways().map(|(_, _, asked)| asked);
+        asked.min().expect("there is a way")
     }
 
     /// What proofs of the circuit, up to `slots` of them, take of an arena of which

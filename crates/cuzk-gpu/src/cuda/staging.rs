@@ -153,6 +153,11 @@ impl Staging {
         let item_bytes = content.item_bytes();
         let faults = self.faults.region();
         let threads = self.threads;
+        for half in &mut self.halves {
+            // Whoever brought something before waited for the lane. What one of its
+            // fences ended with is not this proof's.
+            half.free = None;
+        }
         device.fill(Lane::Keys, faults, 0xff)?;
         for (turn, start) in range.clone().step_by(self.chunk(item_bytes)).enumerate() {
             let len = self.chunk(item_bytes).min(range.end - start);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use cudarc::driver::{CudaContext, result};
 use cuzk_budget::{Budget, Consumer, Priority, Wait};
 use cuzk_gpu::cuda::{CudaBackend, CudaJob};
-use cuzk_gpu::{BackendError, DeviceBuffers, DeviceOptions};
-use cuzk_pinned::cuda::CudaBacking;
+use cuzk_gpu::{BackendError, DeviceBuffers, DeviceOptions, Pending};
+use cuzk_pinned::cuda::{RegisterOptions, RegisteredBacking};
 use cuzk_pinned::{AcquireRequest, PinnedPool, PoolOptions, StagingRing};
 
 use crate::case::bytes;
@@ -37,15 +37,16 @@ impl Gpu {
     pub(crate) fn find() -> Option<Self> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         match cuzk_pinned::cuda::open(0) {
-            Ok(context) => Some(Self {
-                pool: PinnedPool::new(
-                    Budget::new(1 << 30),
-                    CudaBacking::new(Arc::clone(&context), THREADS),
-                    PoolOptions::STANDARD,
-                ),
-                context,
-                _turn: turn,
-            }),
+            Ok(context) => {
+                let options = RegisterOptions::with_threads(THREADS);
+                let backing = RegisteredBacking::new(Arc::clone(&context), options);
+                let backing = backing.expect("options that it offers");
+                Some(Self {
+                    pool: PinnedPool::new(Budget::new(1 << 30), backing, PoolOptions::STANDARD),
+                    context,
+                    _turn: turn,
+                })
+            }
             Err(error) => {
                 let required = std::env::var("CUZK_REQUIRE_GPU").is_ok_and(|value| value == "1");
                 assert!(!required, "{error}");
@@ -109,7 +110,18 @@ fn options(arena_bytes: u64) -> DeviceOptions {
 
 /// Makes a proof. Whatever becomes of it, its columns come back and it ends.
 pub(crate) fn outcome(backend: &CudaBackend, job: CudaJob) -> Result<Vec<u8>, BackendError> {
-    let mut pending = backend.submit_job(job);
+    end(backend.submit_job(job))
+}
+
+/// Makes proofs that are all there at once.
+pub(crate) fn outcomes<const N: usize>(
+    backend: &CudaBackend,
+    jobs: [CudaJob; N],
+) -> [Result<Vec<u8>, BackendError>; N] {
+    jobs.map(|job| backend.submit_job(job)).map(end)
+}
+
+fn end(mut pending: Pending) -> Result<Vec<u8>, BackendError> {
     let done = pending.done_within(WAIT_MAX).unwrap_or_else(|| {
         // Dropping the proof would wait for it.
         eprintln!("a proof has not ended in {WAIT_MAX:?}");

@@ -4,6 +4,7 @@
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use crate::case::Case;
 use crate::failures::assert_typed;
@@ -63,11 +64,13 @@ fn gpu_any_call_of_opening_may_fail() {
     let case = Case::new(5, 8);
     let expected = case.on_cpu();
     drop(gpu.open());
-    for fault in [Fault::Once, Fault::OutOfMemory, Fault::Sticky] {
+    for fault in [Fault::Once, Fault::Sticky] {
+        let begin = Instant::now();
         let calls = (1..)
             .take_while(|&at| open_twice(&gpu, at, fault, &case, &expected).is_some())
             .count();
-        println!("opening again, {fault:?}: {calls} calls");
+        let elapsed = begin.elapsed();
+        println!("opening again, {fault:?}: {calls} calls in {elapsed:.1?}");
         assert!(calls > 8, "opening makes calls");
     }
     assert_eq!(unknown_function(), None, "a function that nothing fails");

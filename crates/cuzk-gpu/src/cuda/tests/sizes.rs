@@ -2,6 +2,7 @@
 
 use crate::cpu::h::CSource;
 use crate::cuda::plan::{Counts, Cut, Cutting, Needs, QUERIES, Workspace, align, rows_bytes};
+use crate::cuda::resident::ResidentShape;
 use crate::key::Section;
 use crate::shape::CircuitSizes;
 
@@ -85,6 +86,17 @@ fn a_part_of_32_gib_takes_what_the_plan_says() {
     assert_eq!(workspace.assignment, variables.next_multiple_of(256));
     assert!(workspace.slot() < 12_800_000_000, "{workspace:?}");
     assert!(workspace.total() < 17_100_000_000, "{workspace:?}");
+    // Its key is 90 GB; in the smallest pieces a proof takes hardly more than its slot.
+    let least = Needs {
+        sizes: &sizes,
+        counts,
+        cutting: CUTTING,
+        c_source: CSource::Product,
+        key_bytes: 90 << 30,
+        list_bytes: ResidentShape::bytes(&counts),
+    }
+    .least_bytes();
+    assert!(least < 18_500_000_000, "{least}");
     let given = Workspace::of(&sizes, &counts, &CUTTING, CSource::Synthesised);
     assert_eq!(given.slot() - workspace.slot(), 1 << 32);
 }
