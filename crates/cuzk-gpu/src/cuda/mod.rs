@@ -19,6 +19,7 @@ mod border;
 mod device;
 mod holdings;
 mod host_key;
+mod host_words;
 mod multiples;
 mod owner;
 mod plan;

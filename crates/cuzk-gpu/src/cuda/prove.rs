@@ -7,8 +7,9 @@ use bellperson::groth16::{Proof, VerifyingKey};
 use blstrs::{Bls12, G1Projective, G2Projective, Scalar};
 
 use super::border::{self, RawScalar, call};
-use super::device::{Device, Event, HostWords, Lane, Region};
+use super::device::{Device, Event, Lane, Region};
 use super::host_key::HostKey;
+use super::host_words::HostWords;
 use super::plan::{Counts, Cutting, QUERIES, SCALAR_BYTES, point_bytes};
 use super::points::PointBytes;
 use super::query::{Entries, Found, Lists, Made, Query, Rows};

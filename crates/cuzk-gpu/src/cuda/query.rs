@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use super::border::{self, call};
-use super::device::{HostWords, Lane, Region};
+use super::device::{Lane, Region};
+use super::host_words::HostWords;
 use super::plan::{
     COUNTERS_BYTES, Cut, SCALAR_BYTES, align, partials_bytes, point_bytes, row_bytes,
 };

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use cuzk_pinned::PinnedBacking;
 
 use super::border::{self, call};
-use super::device::{Device, HostWords, Lane, Region};
+use super::device::{Device, Lane, Region};
 use super::holdings::{Fixed, Holdings};
+use super::host_words::HostWords;
 use super::plan::point_bytes;
 use super::points::{Encoding, PointBytes};
 use crate::device::host::on_thread;
