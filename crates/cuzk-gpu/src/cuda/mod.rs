@@ -20,6 +20,7 @@ mod device;
 mod holdings;
 mod host_key;
 mod host_words;
+mod key_points;
 mod multiples;
 mod owner;
 mod plan;

@@ -10,10 +10,10 @@ use super::border::{self, RawScalar, call};
 use super::device::{Device, Event, Lane, Region};
 use super::host_key::HostKey;
 use super::host_words::HostWords;
-use super::plan::{Counts, Cutting, QUERIES, SCALAR_BYTES, point_bytes};
-use super::points::PointBytes;
+use super::key_points::KeyPoints;
+use super::plan::{Counts, Cutting, QUERIES, SCALAR_BYTES};
 use super::query::{Entries, Found, Lists, Made, Query, Rows};
-use super::resident::{ResidentKey, ResidentShape};
+use super::resident::ResidentShape;
 use super::rows::RowPoint;
 use super::staging::Staging;
 use super::watch::{show_quotient, show_uploaded};
@@ -112,8 +112,8 @@ pub(super) struct Clock {
     /// Before the first phase of the computation, and after each.
     compute: Vec<Event>,
     /// After a piece of a key was brought to each of its places, and after its last use.
-    brought: [Event; 2],
-    used: [Event; 2],
+    pub(super) brought: [Event; 2],
+    pub(super) used: [Event; 2],
 }
 
 /// The phases of a computation.
@@ -138,135 +138,6 @@ impl Clock {
             times.push((name, pair[1].since_ms(&pair[0])?));
         }
         Ok(PhaseTimes(times))
-    }
-}
-
-/// Where the points of a proof's key are.
-pub(super) enum KeyPoints<'a> {
-    /// On the device.
-    Resident(&'a ResidentKey),
-    /// Elsewhere: brought piece by piece, one while the one before is summed.
-    Streamed {
-        from: Origin<'a>,
-        places: [Region; 2],
-        piece_len: usize,
-        /// Pieces that were brought.
-        count: usize,
-    },
-}
-
-/// Where the pieces of a key come from.
-pub(super) enum Origin<'a> {
-    /// Its source; and where the points are kept for the next proof.
-    Source {
-        source: &'a Arc<dyn PointBytes>,
-        staging: Taken<'a, Staging>,
-        keep: Option<&'a HostKey>,
-    },
-    /// Page-locked memory.
-    Host(&'a HostKey),
-}
-
-impl KeyPoints<'_> {
-    fn tier(&self) -> KeyTier {
-        match self {
-            Self::Resident(_) => KeyTier::Resident,
-            Self::Streamed { from, .. } => match from {
-                Origin::Source { .. } => KeyTier::File,
-                Origin::Host(_) => KeyTier::Pinned,
-            },
-        }
-    }
-
-    /// How many of a query's points are there at a time.
-    fn piece_len(&self, count: usize) -> usize {
-        match self {
-            Self::Resident(_) => count,
-            Self::Streamed { piece_len, .. } => *piece_len,
-        }
-    }
-
-    /// The points of a range, on the device for what the compute lane is given from now
-    /// on. Those of the range before are there too, older ones are gone.
-    async fn bring(
-        &mut self,
-        bench: &Bench<'_>,
-        section: Section,
-        range: Range<usize>,
-    ) -> Result<Region, BackendError> {
-        let (from, places, count) = match self {
-            Self::Resident(key) => return Ok(key.points(section)),
-            Self::Streamed {
-                from,
-                places,
-                count,
-                ..
-            } => (from, places, count),
-        };
-        let (device, clock) = (bench.device, bench.clock);
-        let place = *count % 2;
-        if *count >= 2 {
-            // The last sum of what is there may not have ended.
-            device.follow(Lane::Keys, &clock.used[place])?;
-        }
-        *count += 1;
-        let points = places[place].part(0, range.len() as u64 * point_bytes(section));
-        match from {
-            Origin::Source {
-                source,
-                staging,
-                keep,
-            } => {
-                let start = range.start;
-                staging
-                    .points(device, source, section, range, points)
-                    .await?;
-                if let Some(key) = keep {
-                    // SAFETY: the proof has the key until it has waited for the lane.
-                    unsafe { key.keep(device, section, start, points) }?;
-                }
-            }
-            Origin::Host(key) => {
-                // SAFETY: as above; a key that is whole is fetched no more.
-                unsafe { key.bring(device, section, range.start, points) }?;
-                device.record(Lane::Keys, &clock.brought[place])?;
-                device.follow(Lane::Compute, &clock.brought[place])?;
-            }
-        }
-        Ok(points)
-    }
-
-    /// What was brought last is not read after what is queued now.
-    fn used(&self, bench: &Bench<'_>) -> Result<(), BackendError> {
-        match self {
-            Self::Resident(_) => Ok(()),
-            Self::Streamed { count, .. } => {
-                let place = (*count + 1) % 2;
-                let event = &bench.clock.used[place];
-                bench.device.record(Lane::Compute, event)
-            }
-        }
-    }
-
-    /// A fence behind the last piece.
-    fn brought(&self, device: &Device) -> Result<Option<Passed>, BackendError> {
-        match self {
-            Self::Resident(_) => Ok(None),
-            Self::Streamed { .. } => device.fence(Lane::Keys).map(Some),
-        }
-    }
-}
-
-impl<'a> KeyPoints<'a> {
-    /// Where pieces are kept for the next proof.
-    fn kept(&self) -> Option<&'a HostKey> {
-        match self {
-            Self::Streamed {
-                from: Origin::Source { keep, .. },
-                ..
-            } => *keep,
-            _ => None,
-        }
     }
 }
 
