@@ -58,6 +58,7 @@ pub(crate) fn synthesise(
         way,
         ..
     } = reserved;
+    columns.shorten(&shared.backends.any().layout(&shape.sizes));
     let placed = place(shared, job, part, way, &mut columns)?;
     Ok(Filled::Whole(Box::new(Synthesised {
         columns,

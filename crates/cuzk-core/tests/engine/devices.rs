@@ -4,12 +4,15 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
+use cuzk_budget::{Budget, Consumer, Priority, Wait};
 use cuzk_core::{Engine, JobOptions, ProveError};
 use cuzk_gpu::cpu::CpuBackend;
 use cuzk_gpu::{
-    Backend, BackendError, CColumn, CircuitSizes, ColumnLayout, DeviceUse, Key, KeyTier, Pending,
-    ProveRequest, pending,
+    Backend, BackendError, CColumn, CircuitSizes, ColumnLayout, Columns, DeviceUse, Key, KeyTier,
+    Pending, ProveRequest, pending,
 };
+
+use cuzk_pinned::{AcquireRequest, PinnedPool};
 
 use crate::toy::{House, Squares, SquaresJob, cpu};
 use crate::{PLENTY, prove};
@@ -305,4 +308,83 @@ fn parts_go_to_the_device_that_has_room_for_them() {
     prove(&engine, &SquaresJob::new(20, 3, 1)).expect_err("too small");
     let seen = [small, large].map(|device| device.seen.load(Ordering::SeqCst));
     assert_eq!(seen, [0, 1]);
+}
+
+/// A device that takes one scalar a constraint and no more, as real ones do.
+struct Exact {
+    inner: CpuBackend,
+    seen: AtomicUsize,
+}
+
+impl Exact {
+    fn refusal(&self, request: &ProveRequest) -> Option<BackendError> {
+        let have = request.columns.a.len();
+        let want = request.shape.sizes.constraints;
+        let what = "scalars in column a";
+        (have != want).then_some(BackendError::Mismatch { what, have, want })
+    }
+}
+
+impl Backend for Exact {
+    fn name(&self) -> &'static str {
+        "exact"
+    }
+
+    fn c_column(&self) -> CColumn {
+        CColumn::Absent
+    }
+
+    fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
+        ColumnLayout {
+            rows: sizes.constraints,
+            aux: sizes.aux,
+            c: CColumn::Absent,
+        }
+    }
+
+    fn work_bytes(&self, _: &CircuitSizes, _: &Key, _: KeyTier) -> u64 {
+        0
+    }
+
+    fn submit(&self, mut request: ProveRequest) -> Pending {
+        self.seen.fetch_add(1, Ordering::SeqCst);
+        if let Some(error) = self.refusal(&request) {
+            return Card::refuse(request, error);
+        }
+        let layout = self.inner.layout(&request.shape.sizes);
+        let bytes: Vec<usize> = layout.lens().iter().map(|len| len * 32).collect();
+        let taken = PinnedPool::heap(Budget::new(PLENTY))
+            .try_acquire(&AcquireRequest {
+                buffers: &bytes,
+                bytes: 0,
+                consumer: Consumer("a device"),
+                wait: Wait::with_priority(Priority::NORMAL),
+            })
+            .expect("a budget with room");
+        let mut columns = Columns::from_buffers(taken.buffers, &layout);
+        for (to, from) in [
+            (&mut columns.a, &request.columns.a),
+            (&mut columns.b, &request.columns.b),
+            (&mut columns.aux, &request.columns.aux),
+        ] {
+            to.scalars_mut()[..from.len()].copy_from_slice(from.scalars());
+        }
+        request.columns = columns;
+        self.inner.submit(request)
+    }
+}
+
+/// A circuit's first part is synthesised before its sizes are known, into columns that
+/// are as long as the key's domain.
+#[test]
+fn the_first_proof_of_a_circuit_is_made_once() {
+    let house = House::new(&[20]);
+    let exact = Arc::new(Exact {
+        inner: cpu(true),
+        seen: AtomicUsize::new(0),
+    });
+    let engine = house.engine_on(PLENTY, Arc::clone(&exact) as Arc<dyn Backend>);
+    prove(&engine, &SquaresJob::new(20, 3, 1)).expect("a proof");
+    assert_eq!(exact.seen.load(Ordering::SeqCst), 1);
+    assert_eq!(engine.metrics().parts_retried.count(), 0);
 }
