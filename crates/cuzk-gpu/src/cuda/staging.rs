@@ -14,7 +14,7 @@ use super::holdings::{Fixed, Holdings};
 use super::host_words::HostWords;
 use super::plan::point_bytes;
 use super::points::{Encoding, PointBytes};
-use crate::device::host::on_thread;
+use crate::device::host::on_thread_or_here;
 use crate::device::waiter::Passed;
 use crate::error::{BackendError, PointFault};
 use crate::key::Section;
@@ -174,7 +174,7 @@ impl Staging {
                 (buffer, content, filled)
             };
             let filled;
-            (buffer, content, filled) = on_thread("a reader of key points", fill).await?;
+            (buffer, content, filled) = on_thread_or_here("a reader of key points", fill).await?;
             let buffer = half.buffer.insert(buffer);
             filled?;
             let staged = &buffer.as_bytes()[..len * item_bytes];

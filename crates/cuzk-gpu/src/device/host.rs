@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use super::oneshot::oneshot;
+use super::oneshot::{Receiver, oneshot};
 use crate::error::BackendError;
 
 /// Does `work` on a thread of its own; it begins at once, and becomes what that
@@ -19,15 +20,8 @@ pub(crate) fn on_thread<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = Result<T, BackendError>> {
-    let (sender, receiver) = oneshot();
-    let work = move || {
-        if let Ok(done) = catch_unwind(AssertUnwindSafe(work)) {
-            sender.send(done);
-        }
-    };
-    let spawned = std::thread::Builder::new()
-        .name("cuzk-host".to_owned())
-        .spawn(work);
+    let (work, receiver) = answered(work);
+    let spawned = spawn(Box::new(work));
     async move {
         spawned.map_err(|error| BackendError::Start {
             what,
@@ -36,6 +30,61 @@ pub(crate) fn on_thread<T: Send + 'static>(
         let done = receiver.await;
         done.ok_or_else(|| BackendError::Panic(what.to_owned()))
     }
+}
+
+/// As [`on_thread`], but where the system has no thread it is done before this returns:
+/// what `work` holds, such as the only buffer of its kind, must come back. It may wait
+/// for nothing that the thread of the future does.
+///
+/// # Errors
+/// [`BackendError::Panic`].
+pub(crate) fn on_thread_or_here<T: Send + 'static>(
+    what: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = Result<T, BackendError>> {
+    let receiver = begin(work, spawn);
+    async move {
+        let done = receiver.await;
+        done.ok_or_else(|| BackendError::Panic(what.to_owned()))
+    }
+}
+
+fn spawn(work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("cuzk-host".to_owned());
+    thread.spawn(work).map(drop)
+}
+
+/// The work with its panics caught, and what it will return.
+fn answered<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> (impl FnOnce() + Send + 'static, Receiver<T>) {
+    let (sender, receiver) = oneshot();
+    let work = move || {
+        if let Ok(done) = catch_unwind(AssertUnwindSafe(work)) {
+            sender.send(done);
+        }
+    };
+    (work, receiver)
+}
+
+/// Begins `work` on what `spawn` gives, or does it.
+fn begin<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+    spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>,
+) -> Receiver<T> {
+    let (work, receiver) = answered(work);
+    // A spawn that fails drops what it was given; that is not all of the work then.
+    let kept = Arc::new(Mutex::new(Some(work)));
+    let given = Arc::clone(&kept);
+    let spawned = spawn(Box::new(move || {
+        let work = lock(&given).take();
+        work.into_iter().for_each(|work| work());
+    }));
+    if spawned.is_err() {
+        let work = lock(&kept).take();
+        work.into_iter().for_each(|work| work());
+    }
+    receiver
 }
 
 /// Letters from threads to a future. As many as are sent lie in the box: who sends
@@ -65,7 +114,7 @@ pub(crate) struct Post<T>(Arc<Mutex<Shared<T>>>);
 /// Where they arrive.
 pub(crate) struct Mailbox<T>(Arc<Mutex<Shared<T>>>);
 
-fn lock<T>(shared: &Mutex<Shared<T>>) -> MutexGuard<'_, Shared<T>> {
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that can panic runs while it is locked.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -138,6 +187,18 @@ mod tests {
 
     use super::super::executor::tests::block_on;
     use super::*;
+
+    #[test]
+    fn without_a_thread_the_work_is_done_all_the_same() {
+        let buffer = vec![1, 2, 3];
+        let work = on_thread_or_here("a test", move || buffer);
+        let buffer = block_on(work).expect("no panic");
+        let refuse = |work: Box<dyn FnOnce() + Send>| {
+            drop(work);
+            Err(io::ErrorKind::WouldBlock.into())
+        };
+        assert_eq!(block_on(begin(move || buffer, refuse)), Some(vec![1, 2, 3]));
+    }
 
     #[test]
     fn a_thread_asks_and_is_answered() {
