@@ -1,12 +1,10 @@
 //! Synthesise: the witness is written into the part's columns.
 
-use bellpepper_core::SynthesisError;
 use blstrs::Scalar;
 use cuzk_gpu::{CColumn, Columns, Key};
 use cuzk_pinned::AcquireError;
 use cuzk_synth::{
-    AssignColumns, Assigned, ColumnName, GrownColumns, Pass, Sizes, SynthError, assign,
-    assign_growing,
+    AssignColumns, Assigned, ColumnName, GrownColumns, Sizes, SynthError, assign, assign_growing,
 };
 use ff::Field;
 
@@ -120,19 +118,14 @@ fn fill(
                 c,
                 aux: columns.aux.scalars_mut(),
             };
-            assign(into, |pass| synthesise_all(circuit, pass))
+            assign(into, |pass| circuit.synthesize_whole(pass))
         }
         Sizing::Growing => {
-            let (grown, assigned) = assign_growing(with_c, |pass| synthesise_all(circuit, pass))?;
+            let (grown, assigned) = assign_growing(with_c, |pass| circuit.synthesize_whole(pass))?;
             stage(grown, columns, &assigned, with_c)?;
             Ok(assigned)
         }
     }
-}
-
-/// Synthesises every segment of a part, in order, as if it were not cut.
-pub(super) fn synthesise_all(part: &dyn Part, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
-    (0..part.segments()).try_for_each(|segment| part.synthesize(segment, pass))
 }
 
 /// Copies grown columns to their place.
