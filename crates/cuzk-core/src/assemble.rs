@@ -83,7 +83,7 @@ pub fn cpu_backend(threads: usize, tuning: &Tuning) -> Result<CpuBackend, Backen
 }
 
 /// As many threads as are asked for, one a core for 0.
-fn threads(asked: usize) -> NonZeroUsize {
+pub(crate) fn threads(asked: usize) -> NonZeroUsize {
     let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     NonZeroUsize::new(asked).unwrap_or_else(cores)
 }

@@ -46,6 +46,7 @@
 
 mod assemble;
 pub mod config;
+mod crew;
 mod engine;
 mod error;
 pub mod keygen;
@@ -59,6 +60,7 @@ mod placement;
 pub mod schedule;
 mod shapes;
 mod stage;
+mod templates;
 mod timeline;
 mod workload;
 

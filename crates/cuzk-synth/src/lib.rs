@@ -64,7 +64,7 @@ pub use count::{Counted, count};
 pub use density::{Densities, DensityBits};
 pub use error::{ColumnName, HintError, SegmentPart, SynthError};
 pub use explain::{Explained, FailedConstraint, explain};
-pub use hints::{Hint, HintStore};
+pub use hints::{CutHint, Hint, HintStore};
 pub use pass::Pass;
 pub use qap::{QapAtTau, QapColumns, qap};
 pub use replay::{CutColumns, FilledSegment, RestColumns, SegmentColumns};

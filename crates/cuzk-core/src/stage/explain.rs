@@ -41,7 +41,18 @@ pub(crate) fn explain(shared: &Shared, job: &Job, key: &Key, part: usize) -> Fai
         }
         Ok(Explained::Satisfied { .. }) => {
             tracing::error!(job = job.label, part, "a proof does not verify");
+            distrust(shared, job);
             Failure::ours(ProveError::InvalidProof { part })
         }
+    }
+}
+
+/// The columns may have been wrong although the witness is not: what was found of the
+/// circuit, perhaps in an earlier run, is not used again.
+fn distrust(shared: &Shared, job: &Job) {
+    let circuit = job.circuit.id();
+    if shared.templates.give_up(&circuit) {
+        tracing::warn!(%circuit, "synthesised whole from now on");
+        shared.shapes.keep_cut(&circuit, None);
     }
 }

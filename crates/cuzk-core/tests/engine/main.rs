@@ -6,6 +6,7 @@ mod keygen;
 mod limits;
 mod placements;
 mod random;
+mod segments;
 mod toy;
 mod uploading;
 mod warming;
