@@ -45,6 +45,13 @@ pub struct FilledSegment {
     inputs: Vec<Scalar>,
 }
 
+impl FilledSegment {
+    /// The inputs of what is shared, then those of the segment.
+    pub fn into_inputs(self) -> Vec<Scalar> {
+        self.inputs
+    }
+}
+
 impl Template {
     /// Cuts columns for `segments` segments of equally many blocks.
     ///
