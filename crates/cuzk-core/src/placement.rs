@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use cuzk_budget::{Budget, BudgetError, Consumer, Priority, Wait};
-use cuzk_gpu::{Columns, Upload};
+use cuzk_gpu::{Columns, KeyMemory, Upload};
 use cuzk_pinned::{
     AcquireError, AcquireRequest, Acquired, Backing, BackingError, HeapBacking, PageLocker,
     PinnedBacking, PinnedPool, PoolOptions, StagingOptions, StagingRing,
@@ -133,6 +133,43 @@ impl ColumnMemory {
             .map(|buffer| buffer.capacity() as u64)
             .sum::<u64>();
         Ok(buffers)
+    }
+
+    /// Page-locked memory for keys that have no room on a device: `bytes_max` of it, which
+    /// no part waits for. It is taken when a key wants it, and given back when another
+    /// makes it go.
+    ///
+    /// # Errors
+    /// Why there is none, in words.
+    pub fn key_memory(&mut self, bytes_max: u64) -> Result<KeyMemory, String> {
+        let page_locked = self.page_locked.as_ref().map_err(String::clone)?;
+        let limit = page_locked.share.limit_bytes();
+        let room = limit.saturating_sub(self.fixed_bytes);
+        if bytes_max > room {
+            return Err(format!(
+                "asked {bytes_max} bytes for keys, {room} of {limit} are left"
+            ));
+        }
+        let pool = page_locked.direct.clone();
+        let take = move |lens: &[usize]| {
+            let request = AcquireRequest {
+                buffers: lens,
+                bytes: 0,
+                consumer: Consumer("host keys"),
+                wait: Wait::with_priority(Priority::NORMAL),
+            };
+            let acquired = pool.try_acquire(&request);
+            let refused = |error: &AcquireError| {
+                tracing::warn!(%error, "a key stays in its file");
+            };
+            let acquired = acquired.inspect_err(refused).ok()?;
+            Some(acquired.buffers.into_iter().collect())
+        };
+        self.fixed_bytes += bytes_max;
+        Ok(KeyMemory {
+            bytes_max,
+            take: Arc::new(take),
+        })
     }
 
     /// The chunks that a configuration asks for: none unless columns are to be staged.

@@ -117,6 +117,7 @@ impl From<ProveError> for Failure {
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         let exit = match error {
+            StartError::Twin(_) => Exit::Usage,
             StartError::Limit(_) | StartError::Engine(ProveError::Placement { .. }) => Exit::Memory,
             _ => Exit::Failure,
         };

@@ -4,10 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+use crate::faults;
 use crate::nvcc::{Nvcc, Unit};
 
 /// Compiled for where `CUZK_CUDA_ARCHS` names none, as far as the toolkit knows them.
 const ARCHS: [&str; 6] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"];
+
+/// Functions that sppark's headers declare and `cuda/devices.cu` defines, under names of
+/// ours: sppark compiles its own where it sees the compiler.
+const DEVICE_LIST: [&str; 4] = ["all_gpus", "gpu_props", "ngpus", "select_gpu"];
 
 /// Does nothing without the feature `cuda`.
 pub(crate) fn compile() {
@@ -26,16 +31,18 @@ pub(crate) fn compile() {
     let sppark = PathBuf::from(variable("DEP_SPPARK_ROOT").expect("sppark names its headers"));
     let blst = variable("DEP_BLST_C_SRC").expect("blst names its sources");
     let out = PathBuf::from(variable("OUT_DIR").expect("cargo names a folder"));
-    let sppark_has_devices = variable("DEP_SPPARK_TARGET").is_some();
+    let sppark_found_one = variable("DEP_SPPARK_TARGET").is_some();
 
-    let nvcc = Nvcc::new(compiler(sppark_has_devices));
+    let nvcc = Nvcc::new(compiler(sppark_found_one));
     println!("cargo::rerun-if-changed={}", nvcc.path.display());
     let mut flags = vec![
         "-O3".to_owned(),
         "-std=c++17".to_owned(),
         "-Xcompiler=-fPIC".to_owned(),
         "-DFEATURE_BLS12_381".to_owned(),
-        "-DTAKE_RESPONSIBILITY_FOR_ERROR_MESSAGE".to_owned(),
+        // A launch looks its kernel up. Otherwise it is looked up once, at the first
+        // launch, and one that failed there could not be launched ever after.
+        "-Xcompiler=-D__NV_LEGACY_LAUNCH".to_owned(),
         format!("-I{}", sppark.display()),
         format!("-I{blst}"),
     ];
@@ -43,15 +50,15 @@ pub(crate) fn compile() {
     println!("cargo::rustc-env=CUZK_CUDA_TOOLKIT={}", nvcc.release());
     let names: Vec<String> = archs.iter().map(|arch| format!("sm_{arch}")).collect();
     println!("cargo::rustc-env=CUZK_CUDA_COMPILED={}", names.join(" "));
+    for name in DEVICE_LIST {
+        flags.push(format!("-D{name}=cuzk_{name}"));
+    }
     for arch in archs {
         flags.push(format!("-gencode=arch=compute_{arch},code=sm_{arch}"));
     }
-    let mut units: Vec<Unit> = sources().map(|source| Unit::new(source, &out)).collect();
-    if !sppark_has_devices {
-        // Its list of devices, which it compiles itself where it sees the compiler.
-        units.push(Unit::new(sppark.join("util/all_gpus.cpp"), &out));
-    }
-    nvcc.archive(&units, &flags, &out.join("libcuzk_cuda.a"));
+    let units: Vec<Unit> = sources().map(|source| Unit::new(source, &out)).collect();
+    let archive = out.join("libcuzk_cuda.a");
+    nvcc.archive(&units, &flags, &archive);
 
     println!("cargo::rustc-link-search=native={}", out.display());
     println!("cargo::rustc-link-lib=static=cuzk_cuda");
@@ -61,6 +68,7 @@ pub(crate) fn compile() {
     for library in ["cudart_static", "stdc++", "dl", "rt", "pthread"] {
         println!("cargo::rustc-link-lib={library}");
     }
+    faults::link(&nvcc, &flags, &archive, &out);
 }
 
 /// `NVCC`, or what sppark found on the path, so that all units have one compiler; then

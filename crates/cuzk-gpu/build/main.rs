@@ -3,6 +3,7 @@
 //! processor in words. With the feature `cuda` it has the device code compiled.
 
 mod cuda;
+mod faults;
 mod nvcc;
 
 use std::env;

@@ -89,6 +89,12 @@ impl Nvcc {
             .args(objects));
     }
 
+    /// Compiles one unit if it is not fresh, and says where its object lies.
+    pub(crate) fn object<'a>(&self, unit: &'a Unit, flags: &[String]) -> &'a Path {
+        self.compile(unit, flags, 1);
+        &unit.object
+    }
+
     fn compile(&self, unit: &Unit, flags: &[String], threads: usize) {
         let mut command = Command::new(&self.path);
         command

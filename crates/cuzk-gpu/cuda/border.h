@@ -1,8 +1,10 @@
 // What crosses the border between Rust and CUDA C++: plain values, device
 // addresses and lengths. Every function catches everything, returns 0 or an error
 // code and writes its reason into `message`; none decides anything. Pointers
-// named `d_...` are device addresses. All work is queued on the device's compute
-// stream and not waited for, unless a function says so.
+// named `d_...` are device addresses. Each comes with its length, which a function
+// compares with what it will touch: `count`, 2^`log_len` or a length of its own, in
+// elements; in bytes for working memory and rows. All work is queued on the device's
+// compute stream and not waited for, unless a function says so.
 //
 // The Rust side of these declarations is src/cuda/border.rs.
 #pragma once
@@ -55,15 +57,19 @@ int32_t cuzk_split(cuzk_device* device, const void* d_scalars, size_t scalars_le
                    const uint32_t* d_index, size_t count, uint32_t* d_ones,
                    uint32_t* d_rest, uint32_t* d_counts, cuzk_message message);
 
-// d_out[k] = the scalar of entry d_entries[k] (entry k where d_entries is null).
-int32_t cuzk_gather_scalars(cuzk_device* device, const void* d_scalars,
-                            const uint32_t* d_index, const uint32_t* d_entries,
-                            size_t count, void* d_out, cuzk_message message);
+// d_out[k] = the scalar of entry d_entries[k] (entry k where d_entries is null), for
+// k < count; entries are below `index_len`, or below `scalars_len` where d_index is null.
+int32_t cuzk_gather_scalars(cuzk_device* device, const void* d_scalars, size_t scalars_len,
+                            const uint32_t* d_index, size_t index_len,
+                            const uint32_t* d_entries, size_t entries_len, size_t count,
+                            void* d_out, size_t out_len, cuzk_message message);
 
-// d_out[k] = d_points[d_entries[k]]; points of point_bytes (96 or 192) each.
-int32_t cuzk_gather_points(cuzk_device* device, const void* d_points,
+// d_out[k] = d_points[d_entries[k]] for k < count; points of point_bytes (96 or 192)
+// each, entries below `points_len`.
+int32_t cuzk_gather_points(cuzk_device* device, const void* d_points, size_t points_len,
                            size_t point_bytes, const uint32_t* d_entries,
-                           size_t count, void* d_out, cuzk_message message);
+                           size_t entries_len, size_t count, void* d_out, size_t out_len,
+                           cuzk_message message);
 
 // Decodes points of a key file (big-endian coordinates, second half of a G2
 // coordinate first) to memory form. `d_fault` receives the least value of
@@ -89,25 +95,28 @@ int32_t cuzk_msm_g2(cuzk_device* device, const void* d_points,
                     uint32_t window_bits, void* d_work, size_t work_len,
                     void* d_rows, size_t rows_len, cuzk_message message);
 
-// Sums the points named by `d_entries`; their number is read from `d_count` on
+// Sums the points named by `d_entries`, a list with room for `entries_len` entries, each
+// below that and so below `points_len`; their number is read from `d_count`, one word on
 // the device. `d_row` receives one point in coordinates X, Y, ZZZ, ZZ.
-int32_t cuzk_sum_g1(cuzk_device* device, const void* d_points,
-                    const uint32_t* d_entries, const uint32_t* d_count,
-                    void* d_work, size_t work_len, void* d_row,
-                    cuzk_message message);
-int32_t cuzk_sum_g2(cuzk_device* device, const void* d_points,
-                    const uint32_t* d_entries, const uint32_t* d_count,
-                    void* d_work, size_t work_len, void* d_row,
-                    cuzk_message message);
+int32_t cuzk_sum_g1(cuzk_device* device, const void* d_points, size_t points_len,
+                    const uint32_t* d_entries, size_t entries_len,
+                    const uint32_t* d_count, void* d_work, size_t work_len,
+                    void* d_row, size_t row_len, cuzk_message message);
+int32_t cuzk_sum_g2(cuzk_device* device, const void* d_points, size_t points_len,
+                    const uint32_t* d_entries, size_t entries_len,
+                    const uint32_t* d_count, void* d_work, size_t work_len,
+                    void* d_row, size_t row_len, cuzk_message message);
 
 // Multiples of one point: d_points[i] = scalars[i] times the base of the table, which
 // holds for each window of `window_bits` the multiples 0, 1, 2, ... of the shifted
 // base. Bytes of `d_work` needed: five coordinates a scalar.
-int32_t cuzk_multiples_g1(cuzk_device* device, const void* d_table, uint32_t window_bits,
-                          const void* d_scalars, size_t count, void* d_work, size_t work_len,
-                          void* d_points, cuzk_message message);
-int32_t cuzk_multiples_g2(cuzk_device* device, const void* d_table, uint32_t window_bits,
-                          const void* d_scalars, size_t count, void* d_work, size_t work_len,
-                          void* d_points, cuzk_message message);
+int32_t cuzk_multiples_g1(cuzk_device* device, const void* d_table, size_t table_len,
+                          uint32_t window_bits, const void* d_scalars, size_t count,
+                          void* d_work, size_t work_len, void* d_points,
+                          size_t points_len, cuzk_message message);
+int32_t cuzk_multiples_g2(cuzk_device* device, const void* d_table, size_t table_len,
+                          uint32_t window_bits, const void* d_scalars, size_t count,
+                          void* d_work, size_t work_len, void* d_points,
+                          size_t points_len, cuzk_message message);
 
 }  // extern "C"

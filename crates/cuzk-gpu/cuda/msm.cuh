@@ -184,9 +184,10 @@ struct Msm {
         vec2d_t<uint32_t> histogram{work.histogram, 1u << (window_bits - 1)};
 
         // The sort wants a power of two of blocks, at most a warp's lanes, and
-        // runs best on a third of the device.
+        // runs best on a third of the device. Never one: a single block reads how many
+        // entries it found in the same word that its first thread sets to zero next.
         uint32_t grid = device->processors / 3;
-        grid = grid == 0 ? 1 : grid;
+        grid = grid < 2 ? 2 : grid;
         while (grid & (grid - 1)) {
             grid &= grid - 1;
         }
@@ -230,10 +231,13 @@ struct Msm {
         check(cudaGetLastError(), "total");
     }
 
-    static void sum(cuzk_device* device, const void* d_points, const uint32_t* d_entries,
-                    const uint32_t* d_count, void* d_work, size_t work_len, void* d_row) {
+    static void sum(cuzk_device* device, const void* d_points, size_t points_len,
+                    const uint32_t* d_entries, size_t entries_len, const uint32_t* d_count,
+                    void* d_work, size_t work_len, void* d_row, size_t row_len) {
         const size_t count = partials(device);
+        require(entries_len <= points_len, "more entries than points");
         require(work_len >= count * sizeof(bucket_h), "too little working memory");
+        require(row_len >= sizeof(bucket_h), "too little room for a sum");
         auto* partial = static_cast<bucket_h*>(d_work);
         const stream_t& stream = device->stream;
         batch_addition<bucket_t><<<device->processors, BATCH_ADD_BLOCK_SIZE, 0, stream>>>(

@@ -16,10 +16,12 @@ int32_t cuzk_msm_g2(cuzk_device* device, const void* d_points, const void* d_sca
     });
 }
 
-int32_t cuzk_sum_g2(cuzk_device* device, const void* d_points, const uint32_t* d_entries,
-                    const uint32_t* d_count, void* d_work, size_t work_len, void* d_row,
+int32_t cuzk_sum_g2(cuzk_device* device, const void* d_points, size_t points_len,
+                    const uint32_t* d_entries, size_t entries_len, const uint32_t* d_count,
+                    void* d_work, size_t work_len, void* d_row, size_t row_len,
                     cuzk_message message) {
     return cuzk::guarded(device, message, [&] {
-        Sums::sum(device, d_points, d_entries, d_count, d_work, work_len, d_row);
+        Sums::sum(device, d_points, points_len, d_entries, entries_len, d_count, d_work, work_len,
+                  d_row, row_len);
     });
 }

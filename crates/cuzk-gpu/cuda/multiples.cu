@@ -96,13 +96,16 @@ void normalise(const field_h rows[], size_t count, field_h products[], field_h p
 }
 
 template <class field_t>
-void multiples(cuzk_device* device, const void* d_table, uint32_t window_bits,
-               const void* d_scalars, size_t count, void* d_work, size_t work_len,
-               void* d_points) {
+void multiples(cuzk_device* device, const void* d_table, size_t table_len,
+               uint32_t window_bits, const void* d_scalars, size_t count, void* d_work,
+               size_t work_len, void* d_points, size_t points_len) {
     using bucket_t = xyzz_t<field_t>;
     using field_h = class field_t::mem_t;
     cuzk::require(window_bits >= 1 && window_bits <= 20, "windows of 1 to 20 bits");
+    const size_t windows = (SCALAR_BITS + window_bits - 1) / window_bits;
+    cuzk::require(table_len >= windows << window_bits, "a table of fewer windows");
     cuzk::require(count != 0, "at least one scalar");
+    cuzk::require(points_len >= count, "too little room for multiples");
     cuzk::require(work_len >= count * 5 * sizeof(field_h), "too little working memory");
     auto* rows = static_cast<field_h*>(d_work);
     auto* products = rows + 4 * count;
@@ -121,18 +124,22 @@ void multiples(cuzk_device* device, const void* d_table, uint32_t window_bits,
 
 }  // namespace
 
-int32_t cuzk_multiples_g1(cuzk_device* device, const void* d_table, uint32_t window_bits,
-                          const void* d_scalars, size_t count, void* d_work, size_t work_len,
-                          void* d_points, cuzk_message message) {
+int32_t cuzk_multiples_g1(cuzk_device* device, const void* d_table, size_t table_len,
+                          uint32_t window_bits, const void* d_scalars, size_t count,
+                          void* d_work, size_t work_len, void* d_points,
+                          size_t points_len, cuzk_message message) {
     return cuzk::guarded(device, message, [&] {
-        multiples<fp_t>(device, d_table, window_bits, d_scalars, count, d_work, work_len, d_points);
+        multiples<fp_t>(device, d_table, table_len, window_bits, d_scalars, count, d_work,
+                        work_len, d_points, points_len);
     });
 }
 
-int32_t cuzk_multiples_g2(cuzk_device* device, const void* d_table, uint32_t window_bits,
-                          const void* d_scalars, size_t count, void* d_work, size_t work_len,
-                          void* d_points, cuzk_message message) {
+int32_t cuzk_multiples_g2(cuzk_device* device, const void* d_table, size_t table_len,
+                          uint32_t window_bits, const void* d_scalars, size_t count,
+                          void* d_work, size_t work_len, void* d_points,
+                          size_t points_len, cuzk_message message) {
     return cuzk::guarded(device, message, [&] {
-        multiples<fp2_t>(device, d_table, window_bits, d_scalars, count, d_work, work_len, d_points);
+        multiples<fp2_t>(device, d_table, table_len, window_bits, d_scalars, count, d_work,
+                        work_len, d_points, points_len);
     });
 }

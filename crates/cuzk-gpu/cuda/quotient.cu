@@ -77,7 +77,7 @@ int32_t cuzk_device_open(int32_t ordinal, cuzk_device** device, void** stream,
         cuzk::require(device != nullptr && stream != nullptr && processors != nullptr,
                       "no place for the device");
         const gpu_t& gpu = find(ordinal);
-        gpu.select();
+        cuzk::check(cudaSetDevice(gpu.cid()), "cudaSetDevice");
         auto* opened = new cuzk_device(gpu);
         try {
             // Both directions' tables are made on first use; a launch also loads

@@ -121,10 +121,15 @@ int32_t cuzk_split(cuzk_device* device, const void* d_scalars, size_t scalars_le
     });
 }
 
-int32_t cuzk_gather_scalars(cuzk_device* device, const void* d_scalars,
-                            const uint32_t* d_index, const uint32_t* d_entries,
-                            size_t count, void* d_out, cuzk_message message) {
+int32_t cuzk_gather_scalars(cuzk_device* device, const void* d_scalars, size_t scalars_len,
+                            const uint32_t* d_index, size_t index_len,
+                            const uint32_t* d_entries, size_t entries_len, size_t count,
+                            void* d_out, size_t out_len, cuzk_message message) {
     return cuzk::guarded(device, message, [&] {
+        const size_t entries = d_index == nullptr ? scalars_len : index_len;
+        cuzk::require(count <= (d_entries == nullptr ? entries : entries_len),
+                      "more entries to gather than there are");
+        cuzk::require(count <= out_len, "too little room for gathered scalars");
         constexpr size_t words = sizeof(cuzk_scalar) / sizeof(uint4);
         gather<<<cuzk::blocks(count * words, THREADS, device->processors * 16), THREADS, 0,
                  device->stream>>>(static_cast<const uint4*>(d_scalars), words, d_index,
@@ -133,11 +138,15 @@ int32_t cuzk_gather_scalars(cuzk_device* device, const void* d_scalars,
     });
 }
 
-int32_t cuzk_gather_points(cuzk_device* device, const void* d_points,
+int32_t cuzk_gather_points(cuzk_device* device, const void* d_points, size_t points_len,
                            size_t point_bytes, const uint32_t* d_entries,
-                           size_t count, void* d_out, cuzk_message message) {
+                           size_t entries_len, size_t count, void* d_out, size_t out_len,
+                           cuzk_message message) {
     return cuzk::guarded(device, message, [&] {
         cuzk::require(point_bytes == 96 || point_bytes == 192, "points of 96 or 192 bytes");
+        cuzk::require(count <= entries_len && count <= points_len,
+                      "more entries to gather than there are");
+        cuzk::require(count <= out_len, "too little room for gathered points");
         const size_t words = point_bytes / sizeof(uint4);
         gather<<<cuzk::blocks(count * words, THREADS, device->processors * 16), THREADS, 0,
                  device->stream>>>(static_cast<const uint4*>(d_points), words, nullptr,

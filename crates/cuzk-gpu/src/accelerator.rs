@@ -15,10 +15,16 @@ use crate::error::BackendError;
 pub struct DeviceOptions {
     /// Number of the device, as the driver counts those that are visible.
     pub ordinal: usize,
-    /// Most bytes of device memory to hold; all of it if `None`.
+    /// Bytes of device memory to take at the start; all that is free, less half a GiB
+    /// for the driver, if `None`.
     pub memory_bytes_max: Option<u64>,
-    /// Proofs that may wait behind the one under way; one more is refused.
+    /// Proofs that may wait behind the one that is computed, in slots or before them; one
+    /// more is refused.
     pub queue_len_max: usize,
+    /// Proofs that have a place on the device at the same time, 1 to 4: while one is
+    /// computed, the columns of the next are uploaded. Fewer where the device has no
+    /// room for so many beside their keys.
+    pub slots: usize,
     /// Threads that read a key's points.
     pub load_threads: NonZeroUsize,
     /// Whether C is computed or taken from synthesis.
@@ -40,6 +46,7 @@ impl DeviceOptions {
             ordinal,
             memory_bytes_max: None,
             queue_len_max,
+            slots: 2,
             load_threads,
             c_source: CSource::Product,
             transforms: Transforms::Six,
@@ -86,7 +93,23 @@ pub struct DeviceBuffers {
     /// For columns that are not page-locked themselves; without it they are copied from
     /// where they lie, slowly.
     pub columns: Option<StagingRing>,
+    /// For keys that have no room on the device; without it each proof reads them from
+    /// their files.
+    pub host_keys: Option<KeyMemory>,
 }
+
+/// Page-locked memory that keys stay in, decoded, between proofs.
+#[derive(Clone)]
+pub struct KeyMemory {
+    /// Most bytes to take, all keys together.
+    pub bytes_max: u64,
+    /// Takes buffers of these lengths, all or none; they go back when they are dropped.
+    /// Called on threads of the backend.
+    pub take: Arc<TakeBuffers>,
+}
+
+/// Takes buffers of these lengths; `None` where they are refused.
+pub type TakeBuffers = dyn Fn(&[usize]) -> Option<Vec<PinnedBacking>> + Send + Sync;
 
 /// A backend on a device.
 ///

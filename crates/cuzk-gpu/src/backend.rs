@@ -11,6 +11,7 @@ use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::error::BackendError;
 use crate::key::{Key, KeyTier};
 use crate::shape::{CircuitShape, CircuitSizes};
+use crate::watch::Watch;
 
 /// One circuit instance to be proved.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct ProveRequest {
     pub r: Scalar,
     /// See `r`.
     pub s: Scalar,
+    /// Who is shown the intermediates; it costs nothing where there is nobody.
+    pub watch: Option<Arc<dyn Watch>>,
 }
 
 /// Milliseconds of one proof, by phase, in the order they ran.
@@ -65,9 +68,9 @@ pub struct DeviceUse {
     pub ordinal: usize,
     /// The driver's name for it.
     pub name: String,
-    /// Bytes that the backend may hold on it.
+    /// Bytes of it that the backend took at its start.
     pub limit_bytes: u64,
-    /// Bytes that it holds.
+    /// Bytes of these that are in use.
     pub held_bytes: u64,
 }
 
@@ -87,6 +90,12 @@ pub trait Backend: Send + Sync {
         false
     }
 
+    /// Proofs that it works on at the same time: while one is computed, the columns of
+    /// the next are read.
+    fn slots(&self) -> usize {
+        1
+    }
+
     /// What this backend's third column is for, whatever the circuit.
     fn c_column(&self) -> CColumn;
 
@@ -103,7 +112,8 @@ pub trait Backend: Send + Sync {
     fn work_bytes(&self, sizes: &CircuitSizes, key: &Key, tier: KeyTier) -> u64;
 
     /// Starts a proof and returns at once. The backend owns the columns until
-    /// [`Pending::columns_read`] gives them back.
+    /// [`Pending::columns_read`] gives them back: as they were, if it copies them
+    /// elsewhere ([`upload`](Self::upload)), and otherwise with anything in them.
     fn submit(&self, request: ProveRequest) -> Pending;
 }
 

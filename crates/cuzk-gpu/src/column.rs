@@ -105,6 +105,14 @@ impl fmt::Debug for Column {
     }
 }
 
+/// Scalars as they lie in memory: 32 bytes each, four limbs in Montgomery form.
+pub(crate) fn scalar_bytes_mut(scalars: &mut [Scalar]) -> &mut [u8] {
+    let bytes = size_of_val(scalars);
+    // SAFETY: these are the bytes of the slice, borrowed as long, and any bytes are
+    // limbs of a scalar in memory, as in `Column::scalars`.
+    unsafe { std::slice::from_raw_parts_mut(scalars.as_mut_ptr().cast::<u8>(), bytes) }
+}
+
 /// The columns of one part, in the lengths that the backend's
 /// [`layout`](crate::Backend::layout) asked for.
 #[derive(Debug)]

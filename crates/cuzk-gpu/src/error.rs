@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::key::Section;
+use crate::watch::Intermediate;
 
 /// A proof that a backend could not make.
 #[derive(Debug, thiserror::Error)]
@@ -72,9 +73,25 @@ pub enum BackendError {
         /// How many there are.
         count: u32,
     },
+    /// Two backends that made the same proof do not agree.
+    #[error("{first} and {second} disagree, first on {}", differing(*at))]
+    Disagreement {
+        /// Name of the one.
+        first: &'static str,
+        /// Name of the other.
+        second: &'static str,
+        /// The first of the steps of which they computed different values; `None` if
+        /// all are the same and the proofs are not.
+        at: Option<Intermediate>,
+    },
     /// The arithmetic panicked; the process goes on.
     #[error("the prover panicked: {0}")]
     Panic(String),
+}
+
+/// Names what two backends disagree on.
+fn differing(at: Option<Intermediate>) -> String {
+    at.map_or_else(|| "the proof".to_owned(), |at| at.to_string())
 }
 
 /// A key file that cannot be used.

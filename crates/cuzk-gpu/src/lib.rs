@@ -5,6 +5,7 @@
 //! | to do this | use |
 //! |---|---|
 //! | prove columns that somebody filled | [`Backend`], [`cpu::CpuBackend`] |
+//! | prove on two backends and find where they part | [`Dual`], [`Watch`] |
 //! | open, check and read a key file | [`Key`], [`KeyChecks`] |
 //! | write one | [`KeyWriter`], [`fixed_base`] |
 //! | check a proof | [`verify()`] |
@@ -31,26 +32,36 @@
 mod accelerator;
 mod backend;
 mod column;
+#[cfg(test)]
+mod conformance;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+#[cfg(any(test, feature = "cuda"))]
+mod device;
+mod dual;
 mod error;
 pub mod fixed_base;
 mod groth16;
 pub mod key;
 mod shape;
 mod verify;
+mod watch;
 
-pub use accelerator::{DeviceBuffers, DeviceOptions, DeviceReport, devices, open_device};
+pub use accelerator::{
+    DeviceBuffers, DeviceOptions, DeviceReport, KeyMemory, TakeBuffers, devices, open_device,
+};
 pub use backend::{
     Backend, Completion, DeviceUse, Pending, PhaseTimes, ProveRequest, Proved, Upload, pending,
 };
 pub use column::{CColumn, Column, ColumnLayout, Columns};
+pub use dual::Dual;
 pub use error::{BackendError, KeyError, PointFault};
 pub use groth16::Statement;
 pub use key::{Key, KeyChecks, KeyTier, KeyWriter, PointCheck, Section};
 pub use shape::{Bitmap, CircuitShape, CircuitSizes};
 pub use verify::verify;
+pub use watch::{Intermediate, Watch};
 
 /// Whether the curve arithmetic was compiled for processors with ADX. On any other
 /// it ends the process with an illegal instruction, so a program asks first. The

@@ -162,7 +162,7 @@ fn cuda(workspace: &Workspace) -> anyhow::Result<Outcome> {
             .cargo()
             .args(["test", "--locked", "-p", "cuzk-pinned", "-p", "cuzk-gpu"])
             .args(["--features", "cuzk-pinned/cuda,cuzk-gpu/cuda"])
-            .args(["--lib", CUDA])
+            .args(["--lib", "--test", "device", CUDA])
             .env("NVCC", &toolkit.nvcc)
             .env("CUZK_CUDA_ARCHS", CUDA_ARCH)
             .env_remove("CUZK_CUDA_SKIP"),

@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod rebuilds;
+mod sanitize;
 pub(crate) mod toolkit;
 
 use std::io::Write;
@@ -30,6 +31,9 @@ enum Action {
     Build(Build),
     /// Run tests with the feature `cuda`, likewise.
     Test(Build),
+    /// Run small tests of cuzk-gpu under compute-sanitizer, which is looked for on the
+    /// path and in the toolkit that CUDA_HOME names.
+    Sanitize(sanitize::Sanitize),
 }
 
 /// What to build, and for which devices.
@@ -63,16 +67,13 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Resul
         }
         Action::Build(build) => drive(workspace, "build", build),
         Action::Test(build) => drive(workspace, "test", build),
+        Action::Sanitize(arguments) => sanitize::run(workspace, arguments),
     }
 }
 
 fn drive(workspace: &Workspace, verb: &str, build: &Build) -> anyhow::Result<bool> {
     let toolkit = toolkit::find_or_install(workspace)?;
-    let archs = match build {
-        Build { all: true, .. } => Vec::new(),
-        Build { archs, .. } if archs.is_empty() => archs_of_devices(),
-        Build { archs, .. } => archs.clone(),
-    };
+    let archs = archs_of(build);
     println!(
         "compiler: {} ({}, {})",
         toolkit.nvcc.display(),
@@ -99,6 +100,15 @@ fn drive(workspace: &Workspace, verb: &str, build: &Build) -> anyhow::Result<boo
     let _ = std::io::stdout().flush();
     let status = cargo.status().context("starting cargo")?;
     Ok(status.success())
+}
+
+/// The architectures to compile for; none means all.
+fn archs_of(build: &Build) -> Vec<String> {
+    match build {
+        Build { all: true, .. } => Vec::new(),
+        Build { archs, .. } if archs.is_empty() => archs_of_devices(),
+        Build { archs, .. } => archs.clone(),
+    }
 }
 
 fn cargo_arguments(build: &Build) -> Vec<&str> {

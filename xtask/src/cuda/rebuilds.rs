@@ -49,7 +49,7 @@ impl Package {
         let package = Self { folder };
         let workspace = Workspace::find().expect("a workspace");
         let scripts = workspace.root().join("crates/cuzk-gpu/build");
-        for file in ["main.rs", "cuda.rs", "nvcc.rs"] {
+        for file in ["main.rs", "cuda.rs", "faults.rs", "nvcc.rs"] {
             let script = fs::read_to_string(scripts.join(file)).expect("a build script");
             package.write(&format!("build/{file}"), &script);
         }
@@ -60,6 +60,7 @@ impl Package {
              sppark = { path = \"sppark\" }\nblst = { path = \"blst\" }\n[workspace]\n",
         );
         package.write("src/lib.rs", "");
+        package.write("tests/device.rs", "");
         for (name, told) in [("sppark", "ROOT=sppark"), ("blst", "C_SRC=blst")] {
             let manifest =
                 format!("[package]\nname = \"{name}\"\nedition = \"2024\"\nlinks = \"{name}\"\n");
@@ -68,8 +69,7 @@ impl Package {
             let script = format!("fn main() {{ println!(\"cargo::metadata={told}\"); }}\n");
             package.write(&format!("{name}/build.rs"), &script);
         }
-        package.write("sppark/util/all_gpus.cpp", "");
-        for file in ["msm.cu", "ntt.cu", "shared.cuh"] {
+        for file in ["msm.cu", "ntt.cu", "shared.cuh", "tests/faults.cpp"] {
             package.write(&format!("cuda/{file}"), "");
         }
         package.write("bin/nvcc", COMPILER);
@@ -144,7 +144,7 @@ fn made_by(call: &str) -> &str {
     name.unwrap_or(call)
 }
 
-const ALL: [&str; 4] = ["all_gpus.cpp", "archive", "msm.cu", "ntt.cu"];
+const ALL: [&str; 4] = ["archive", "faults.cpp", "msm.cu", "ntt.cu"];
 
 #[test]
 fn units_are_compiled_again_if_something_they_read_has_changed() {

@@ -22,6 +22,9 @@ pub struct Key {
 /// More threads than any machine has cores: a typing error.
 const THREADS_MAX: usize = 4096;
 
+/// More places than a device has use for.
+const DEVICE_SLOTS_MAX: usize = 4;
+
 fn at_least_one(value: &Value) -> Result<usize, String> {
     match value.count()? {
         0 => Err("want at least 1, have 0".to_owned()),
@@ -114,12 +117,33 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "device.memory",
-        what: "bytes of device memory to hold: \"auto\" (all), a share or bytes",
+        what: "bytes of device memory to take at the start: \"auto\" (all that is free), a share or bytes",
         set: |config, value| {
             config.device_memory_limit = value.limit()?;
             Ok(())
         },
         show: |config| show_limit(config.device_memory_limit),
+    },
+    Key {
+        name: "device.slots",
+        what: "proofs with a place on the device at the same time, 1 to 4: while one is computed, the next is uploaded",
+        set: |config, value| {
+            config.device_slots = match value.count()? {
+                count @ 1..=DEVICE_SLOTS_MAX => count,
+                count => return Err(format!("want 1 to {DEVICE_SLOTS_MAX}, have {count}")),
+            };
+            Ok(())
+        },
+        show: |config| config.device_slots.to_string(),
+    },
+    Key {
+        name: "device.host_keys",
+        what: "bytes of page-locked memory for decoded keys that have no room on the device, 0 for none",
+        set: |config, value| {
+            config.device_host_keys_bytes = value.bytes()? as u64;
+            Ok(())
+        },
+        show: |config| config.device_host_keys_bytes.to_string(),
     },
     Key {
         name: "params.directory",
@@ -344,5 +368,14 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| format!("{:?}", config.tuning.placement_refused.to_string()),
+    },
+    Key {
+        name: "tuning.twin",
+        what: "prove on the device and on the processor and compare every step; to find faults",
+        set: |config, value| {
+            config.tuning.twin = value.bool()?;
+            Ok(())
+        },
+        show: |config| config.tuning.twin.to_string(),
     },
 ];

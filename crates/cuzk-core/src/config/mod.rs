@@ -51,8 +51,12 @@ pub struct Config {
     pub device_policy: DevicePolicy,
     /// Number of the device, as the driver counts those that are visible.
     pub device_index: usize,
-    /// Bytes of the device's memory that may be held; automatic is all of it.
+    /// Bytes of the device's memory to take at the start; automatic is all that is free.
     pub device_memory_limit: LimitRule,
+    /// Proofs that have a place on the device at the same time, 1 to 4.
+    pub device_slots: usize,
+    /// Bytes of page-locked memory for keys that have no room on the device.
+    pub device_host_keys_bytes: u64,
     /// Directory of the key files.
     pub params_directory: PathBuf,
     /// How much of a key is checked when it is opened.
@@ -82,6 +86,8 @@ impl Config {
             device_policy: DevicePolicy::PreferGpu,
             device_index: 0,
             device_memory_limit: LimitRule::Automatic,
+            device_slots: 2,
+            device_host_keys_bytes: 0,
             params_directory,
             params_check: PointCheck::Curve,
             params_digest: true,
@@ -95,6 +101,7 @@ impl Config {
                 key_tier: KeyTier::File,
                 placement: Placement::Auto,
                 placement_refused: PlacementRefused::Wait,
+                twin: false,
             },
         }
     }

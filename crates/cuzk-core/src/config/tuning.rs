@@ -17,6 +17,9 @@ pub struct Tuning {
     pub placement: Placement,
     /// What happens where page-locked memory is refused.
     pub placement_refused: PlacementRefused,
+    /// Make every proof on the device and on the processor, and compare what they
+    /// compute step by step.
+    pub twin: bool,
 }
 
 /// Where proofs are made.

@@ -420,13 +420,11 @@ impl Dispatcher {
             _ => None,
         });
         let parts: Vec<PartReport> = parts.collect();
-        // One part that was proved from the file lowers the job's tier.
-        let lowered = parts.iter().find(|part| part.tier == KeyTier::File);
+        // The job's tier is the lowest of its parts'.
+        let lowest = parts.iter().map(|part| part.tier).min();
         let reply = ProofReply {
             backend: self.shared.backend.name(),
-            tier: lowered
-                .map_or(KeyTier::Resident, |part| part.tier)
-                .to_string(),
+            tier: lowest.unwrap_or(KeyTier::Resident).to_string(),
             parts,
             timeline: entry.job.timeline.clone(),
             proof: entry.proof.expect("completed means encoded"),

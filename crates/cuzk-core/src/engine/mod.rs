@@ -31,8 +31,6 @@ use dispatcher::{Dispatcher, Message};
 
 /// Times a part is tried again after a failure that is not the caller's.
 const RETRIES_MAX: usize = 1;
-/// Parts that the CPU backend works on at the same time: it uses all cores for one.
-const DEVICE_SLOTS: usize = 1;
 
 /// What an engine is made of.
 pub struct EngineParts {
@@ -88,7 +86,7 @@ impl Engine {
         let limits = Limits {
             synthesis_max: config.synthesis_max,
             parts_in_flight_max: config.parts_in_flight_max,
-            device_slots: DEVICE_SLOTS,
+            device_slots: shared.backend.slots(),
             retries_max: RETRIES_MAX,
         };
         let (outbox, inbox) = channel();

@@ -34,6 +34,7 @@ pub(crate) fn prove(
         key,
         r,
         s,
+        watch: None,
     };
     let mut pending = shared.backend.submit(request);
     drop(pending.columns_read());

@@ -8,6 +8,7 @@ mod placements;
 mod random;
 mod segments;
 mod toy;
+mod twins;
 mod uploading;
 mod warming;
 

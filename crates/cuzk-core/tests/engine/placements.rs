@@ -471,3 +471,31 @@ fn columns_are_given_back_when_they_are_read() {
         assert_at_rest(&engine, 0);
     }
 }
+
+/// What is set aside for keys is no part's, whether a key has it or not; a key that finds
+/// no room is refused, and the parts go on.
+#[test]
+fn memory_for_keys_is_set_aside() {
+    let lock = PretendLock::default();
+    let mut memory = memory(64 * 4096, LOCKED, &lock);
+    let refused = memory.key_memory(65 * 4096).err();
+    assert_eq!(
+        refused.as_deref(),
+        Some("asked 266240 bytes for keys, 262144 of 262144 are left")
+    );
+    let keys = memory.key_memory(48 * 4096).expect("room in the share");
+    assert_eq!(memory.page_locked_bytes(), 0, "taken when a key wants it");
+    let taken = (keys.take)(&[4096 * 30, 4096 * 10]).expect("room");
+    assert_eq!(
+        taken.iter().map(|buffer| buffer.len()).sum::<usize>(),
+        40 * 4096
+    );
+    assert!((keys.take)(&[25 * 4096]).is_none(), "no room beside it");
+    drop(taken);
+    assert!((keys.take)(&[25 * 4096]).is_some());
+    let column_bytes = [20 * 4096];
+    assert!(
+        memory.key_memory(column_bytes[0]).is_err(),
+        "set aside for the others"
+    );
+}

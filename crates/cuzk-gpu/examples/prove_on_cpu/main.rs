@@ -45,6 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         source,
         r: x,
         s: y,
+        watch: None,
     };
     let proof = backend.submit_job(job).done()?.proof;
     println!("verified: {}", verify(&key, &proof, &[y]));

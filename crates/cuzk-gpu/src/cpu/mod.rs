@@ -120,7 +120,7 @@ impl CpuBackend {
             let sum = msm::work_bytes(source.count(section), threads, point_bytes);
             match tier {
                 KeyTier::File => source.section_bytes(section).saturating_add(sum),
-                KeyTier::Resident => sum,
+                KeyTier::Pinned | KeyTier::Resident => sum,
             }
         };
         [

@@ -13,10 +13,11 @@ use crate::cpu::source::PointSource;
 use crate::error::BackendError;
 use crate::groth16::{Statement, Sums, assemble, check, mismatch};
 use crate::key::Section;
+use crate::watch::{Intermediate, Watch, show_scalars, show_sums};
 
 /// Proves on the current rayon pool. The columns must hold what
 /// [`Columns`] says, the third one as `c_source` says; afterwards `a`, `b` and `c`
-/// hold nothing of use.
+/// hold nothing of use. `watch` is shown the intermediates.
 ///
 /// # Errors
 /// If the parts of the request do not fit together, found before any work, or if a
@@ -27,6 +28,7 @@ pub fn prove<S: PointSource>(
     key: &S,
     c_source: CSource,
     transforms: Transforms,
+    watch: Option<&dyn Watch>,
 ) -> Result<Proved, BackendError> {
     let layout = ColumnLayout {
         rows: statement.shape.sizes.domain(),
@@ -42,6 +44,8 @@ pub fn prove<S: PointSource>(
     } = statement;
     let vk = key.vk();
     let mut phases = Phases::start();
+    let watched_inputs = watch.map(|watch| show_columns(watch, columns, inputs));
+    let inputs = watched_inputs.as_deref().unwrap_or(inputs);
 
     let len = shape.sizes.domain();
     let coefficients = columns.a.scalars_mut();
@@ -60,6 +64,10 @@ pub fn prove<S: PointSource>(
             c_source,
             transforms,
         );
+    }
+    if let Some(watch) = watch {
+        let used = &mut coefficients[..len - 1];
+        show_scalars(watch, Intermediate::Quotient, 0, used);
     }
     phases.end("ntt");
 
@@ -100,13 +108,16 @@ pub fn prove<S: PointSource>(
     drop(points);
     phases.end("msm_b_g2");
 
-    let sums = Sums {
+    let mut sums = Sums {
         h,
         l,
         a,
         b_g1,
         b_g2,
     };
+    if let Some(watch) = watch {
+        show_sums(watch, &mut sums);
+    }
     let proof = assemble(vk, &sums, r, s);
     phases.end("finish");
     Ok(Proved {
@@ -114,6 +125,17 @@ pub fn prove<S: PointSource>(
         phases: PhaseTimes(phases.times),
         tier: None,
     })
+}
+
+/// Shows the columns and the assignment; the inputs as they are afterwards.
+fn show_columns(watch: &dyn Watch, columns: &mut Columns, inputs: &[Scalar]) -> Vec<Scalar> {
+    show_scalars(watch, Intermediate::A, 0, columns.a.scalars_mut());
+    show_scalars(watch, Intermediate::B, 0, columns.b.scalars_mut());
+    let mut inputs = inputs.to_vec();
+    show_scalars(watch, Intermediate::Assignment, 0, &mut inputs);
+    let aux = columns.aux.scalars_mut();
+    show_scalars(watch, Intermediate::Assignment, inputs.len(), aux);
+    inputs
 }
 
 /// A query over inputs and auxiliary variables, whose points stand in this order.

@@ -64,6 +64,7 @@ impl Backend for CpuBackend {
             source: request.key,
             r: request.r,
             s: request.s,
+            watch: request.watch,
         })
     }
 }

@@ -17,6 +17,7 @@ use crate::cpu::source::PointSource;
 use crate::error::BackendError;
 use crate::groth16::Statement;
 use crate::shape::CircuitShape;
+use crate::watch::Watch;
 
 /// A proof to be made with points from `S`.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub struct Job<S> {
     pub r: Scalar,
     /// See `r`.
     pub s: Scalar,
+    /// Who is shown the intermediates, if anybody.
+    pub watch: Option<Arc<dyn Watch>>,
 }
 
 /// A job with its types forgotten.
@@ -142,6 +145,7 @@ fn carry_out<S: PointSource>(
         source,
         r,
         s,
+        watch,
     } = job;
     let statement = Statement {
         inputs: &inputs,
@@ -159,6 +163,7 @@ fn carry_out<S: PointSource>(
                 &*source,
                 options.c_source,
                 options.transforms,
+                watch.as_deref(),
             )
         })
     }))

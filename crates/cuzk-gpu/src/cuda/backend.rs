@@ -1,30 +1,25 @@
-//! The backend and the thread that owns its device.
+//! The backend: what others hold of a device.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use blstrs::Scalar;
-use cuzk_pinned::StagingRing;
 
-use super::device::{Device, DeviceMemory, MemoryUse};
-use super::multiples::{self, Tables};
-use super::plan::{Counts, Cutting, Workspace, align, point_bytes};
+use super::device::MemoryUse;
+use super::multiples;
+use super::owner::{Owner, Task};
 use super::points::PointBytes;
-use super::prove::{Bench, COUNTERS_BYTES, Clock, KeyPoints, Regions, prove, upload};
-use super::resident::{ResidentKey, ResidentShape, Staging};
 use crate::accelerator::{DeviceBuffers, DeviceOptions};
-use crate::backend::{
-    Backend, Completion, DeviceUse, Pending, ProveRequest, Proved, Upload, pending,
-};
+use crate::backend::{Backend, DeviceUse, Pending, ProveRequest, Upload, pending};
 use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::cpu::h::CSource;
+use crate::device::executor::Event;
 use crate::error::BackendError;
-use crate::groth16::{Statement, check};
-use crate::key::{Key, KeyTier, Section};
+use crate::key::{Key, KeyTier};
 use crate::shape::{CircuitShape, CircuitSizes};
+use crate::watch::Watch;
 
 /// A proof to be made with points from any source.
 pub struct CudaJob {
@@ -40,12 +35,8 @@ pub struct CudaJob {
     pub r: Scalar,
     /// See `r`.
     pub s: Scalar,
-}
-
-/// What the device's thread is given to do.
-pub(super) enum Task {
-    Prove(Box<CudaJob>, Completion),
-    Multiples(multiples::Request),
+    /// Who is shown the intermediates, if anybody.
+    pub watch: Option<Arc<dyn Watch>>,
 }
 
 /// Groth16 on one CUDA device.
@@ -55,32 +46,40 @@ pub struct CudaBackend {
     limit_bytes: u64,
     upload: Upload,
     memory: Arc<MemoryUse>,
-    queue: Option<SyncSender<Task>>,
+    /// Proofs that were taken and have not ended.
+    taken: Arc<AtomicUsize>,
+    outbox: Sender<Event<Task>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl CudaBackend {
-    /// Opens the device on a thread of its own and launches a first kernel there.
+    /// Opens the device on a thread of its own, launches every kernel of a proof once
+    /// and takes the memory that all proofs work in.
     ///
     /// # Errors
-    /// [`BackendError::Device`] with what is missing, and [`BackendError::Start`].
+    /// [`BackendError::Device`] with what is missing, [`BackendError::DeviceMemory`]
+    /// where others leave less than `memory_bytes_max`, and [`BackendError::Start`].
     pub fn start(options: DeviceOptions, buffers: DeviceBuffers) -> Result<Self, BackendError> {
         check_options(&options)?;
+        let options = DeviceOptions {
+            slots: options.slots.clamp(1, SLOTS_MAX),
+            ..options
+        };
         let memory = Arc::new(MemoryUse::default());
         let upload = match buffers.columns {
             Some(_) => Upload::Staged,
             None => Upload::FromColumns,
         };
-        let (queue, jobs) = sync_channel(options.queue_len_max);
+        let (outbox, inbox) = channel();
         let (opened, answer) = sync_channel(1);
-        let counted = Arc::clone(&memory);
+        let taken = Arc::new(AtomicUsize::new(0));
+        let (used, ended, to_itself) = (Arc::clone(&memory), Arc::clone(&taken), outbox.clone());
         let thread = std::thread::Builder::new()
             .name(format!("cuzk-cuda-{}", options.ordinal))
-            .spawn(move || match Owner::open(options, buffers, counted) {
-                Ok(mut owner) => {
-                    let device = &owner.device;
-                    let _ = opened.send(Ok((device.name(), device.limit_bytes())));
-                    owner.run(&jobs);
+            .spawn(move || match Owner::open(options, buffers, used, ended) {
+                Ok(owner) => {
+                    let _ = opened.send(Ok(owner.names()));
+                    owner.run(to_itself, inbox);
                 }
                 Err(error) => {
                     let _ = opened.send(Err(error));
@@ -97,7 +96,8 @@ impl CudaBackend {
             limit_bytes,
             upload,
             memory,
-            queue: Some(queue),
+            taken,
+            outbox,
             thread: Some(thread),
         })
     }
@@ -107,7 +107,8 @@ impl CudaBackend {
         &self.name
     }
 
-    /// Bytes of device memory held now: keys, index lists, workspace.
+    /// Bytes of the device's arena that are in use now: keys, index lists, slots,
+    /// scratch, places for pieces of keys.
     pub fn device_bytes(&self) -> u64 {
         self.memory.held_bytes.load(Ordering::Relaxed)
     }
@@ -133,30 +134,40 @@ impl CudaBackend {
             }));
             return pending;
         }
-        let queue = self.queue.as_ref().expect("the queue lives until the drop");
-        let (refused, error) = match queue.try_send(Task::Prove(Box::new(job), completion)) {
-            Ok(()) => return pending,
-            Err(TrySendError::Full(refused)) => (
-                refused,
-                BackendError::QueueFull {
-                    limit: self.options.queue_len_max,
-                },
-            ),
-            Err(TrySendError::Disconnected(refused)) => (refused, BackendError::Lost),
-        };
-        if let Task::Prove(job, completion) = refused {
+        let room = |taken: usize| (taken < self.proofs_max()).then_some(taken + 1);
+        let counted = self
+            .taken
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, room);
+        if counted.is_err() {
             completion.columns_read(job.columns);
-            completion.done(Err(error));
+            completion.done(Err(BackendError::QueueFull {
+                limit: self.options.queue_len_max,
+            }));
+            return pending;
         }
+        // If the thread is gone the task is dropped with its completion, and says so.
+        let _ = self
+            .outbox
+            .send(Event::Message(Task::Prove(Box::new(job), completion)));
         pending
     }
 
-    /// Gives the device's thread something to do, once there is room in its queue.
-    pub(super) fn send(&self, task: Task) -> Result<(), BackendError> {
-        let queue = self.queue.as_ref().expect("the queue lives until the drop");
-        queue.send(task).map_err(|_| BackendError::Lost)
+    /// Proofs that are taken at a time: one under way, and those behind it.
+    fn proofs_max(&self) -> usize {
+        let waiting = self.options.queue_len_max;
+        waiting.saturating_add(1).max(self.options.slots)
+    }
+
+    /// Gives the device's thread something to do for key generation.
+    pub(super) fn send(&self, request: multiples::Request) -> Result<(), BackendError> {
+        let task = Event::Message(Task::Multiples(request));
+        self.outbox.send(task).map_err(|_| BackendError::Lost)
     }
 }
+
+/// More slots than any device has use for: while one computes, the columns of the next
+/// are there.
+const SLOTS_MAX: usize = 4;
 
 /// What no kernel could take.
 fn check_options(options: &DeviceOptions) -> Result<(), BackendError> {
@@ -174,7 +185,8 @@ fn check_options(options: &DeviceOptions) -> Result<(), BackendError> {
     })
 }
 
-fn layout(options: &DeviceOptions, sizes: &CircuitSizes) -> ColumnLayout {
+/// The columns that a backend with these options wants.
+pub(super) fn layout(options: &DeviceOptions, sizes: &CircuitSizes) -> ColumnLayout {
     ColumnLayout {
         rows: sizes.constraints,
         aux: sizes.aux,
@@ -191,7 +203,8 @@ fn c_column(options: &DeviceOptions) -> CColumn {
 
 impl Drop for CudaBackend {
     fn drop(&mut self) {
-        drop(self.queue.take());
+        // The thread finishes what it has. If it is gone it hears nothing.
+        let _ = self.outbox.send(Event::Message(Task::End));
         if let Some(thread) = self.thread.take() {
             // The thread catches its panics, and a drop has nobody to report to.
             let _ = thread.join();
@@ -215,6 +228,10 @@ impl Backend for CudaBackend {
 
     fn keeps_keys(&self) -> bool {
         true
+    }
+
+    fn slots(&self) -> usize {
+        self.options.slots
     }
 
     fn c_column(&self) -> CColumn {
@@ -242,317 +259,7 @@ impl Backend for CudaBackend {
             source: request.key,
             r: request.r,
             s: request.s,
+            watch: request.watch,
         })
-    }
-}
-
-/// Pieces of a key, as logarithms of their number of points. A device without room
-/// for the smallest has none for the columns of most circuits either.
-const PIECE_LOG_MIN: u32 = 16;
-const PIECE_LOG_MAX: u32 = 24;
-
-/// The device and everything on it, on the device's thread. Fields are dropped in
-/// this order: what lies on the device before the device.
-struct Owner {
-    options: DeviceOptions,
-    workspace: Option<(DeviceMemory, Workspace)>,
-    keys: Vec<ResidentKey>,
-    shapes: Vec<ResidentShape>,
-    staging: Staging,
-    /// Page-locked chunks for columns that are not page-locked. Dropped before the
-    /// device, whose events it may hold.
-    ring: Option<StagingRing>,
-    tables: Tables,
-    clock: Clock,
-    device: Device,
-}
-
-impl Owner {
-    fn open(
-        options: DeviceOptions,
-        buffers: DeviceBuffers,
-        memory: Arc<MemoryUse>,
-    ) -> Result<Self, BackendError> {
-        let device = Device::open(options.ordinal, options.memory_bytes_max, memory)?;
-        let staging = Staging::new(&device, buffers.keys, options.load_threads)?;
-        let clock = Clock::new(&device)?;
-        Ok(Self {
-            options,
-            workspace: None,
-            keys: Vec::new(),
-            shapes: Vec::new(),
-            staging,
-            ring: buffers.columns,
-            tables: Tables::default(),
-            clock,
-            device,
-        })
-    }
-
-    fn run(&mut self, tasks: &Receiver<Task>) {
-        for task in tasks {
-            match task {
-                Task::Prove(job, completion) => self.run_proof(*job, completion),
-                Task::Multiples(request) => {
-                    // Whoever waits for an answer hears that there is none.
-                    let _ = catch_unwind(AssertUnwindSafe(|| {
-                        self.tables.serve(&self.device, request);
-                    }));
-                }
-            }
-        }
-    }
-
-    fn run_proof(&mut self, job: CudaJob, completion: Completion) {
-        let CudaJob {
-            columns,
-            inputs,
-            shape,
-            source,
-            r,
-            s,
-        } = job;
-        let mut columns = Some(columns);
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            let statement = Statement {
-                inputs: &inputs,
-                shape: &shape,
-                r,
-                s,
-            };
-            self.carry_out(&mut columns, &statement, &shape, &source, &completion)
-        }))
-        .unwrap_or_else(|_| Err(BackendError::Panic("on the device's thread".to_owned())));
-        if result.is_err() {
-            // Before the columns go back, and before the next proof writes where this
-            // one may still work.
-            self.device.settle();
-        }
-        // Whoever hears of the end may drop the key, if nobody uses it.
-        drop((source, shape));
-        if let Some(columns) = columns {
-            completion.columns_read(columns);
-        }
-        completion.done(result);
-    }
-
-    fn cutting(&self) -> Cutting {
-        Cutting {
-            chunk_max: self.options.chunk_len_max,
-            window_bits: self.options.window_bits,
-            processors: self.device.processors(),
-        }
-    }
-
-    fn carry_out(
-        &mut self,
-        columns: &mut Option<Columns>,
-        statement: &Statement<'_>,
-        shape: &Arc<CircuitShape>,
-        source: &Arc<dyn PointBytes>,
-        completion: &Completion,
-    ) -> Result<Proved, BackendError> {
-        let sizes = &shape.sizes;
-        let layout = layout(&self.options, sizes);
-        let read = columns.as_ref().expect("the columns of a new job");
-        check(read, &layout, statement, |section| source.count(section))?;
-        let counts = Counts::of(shape);
-        let piece_len = self.make_room(source, shape, &counts)?;
-        let list = self.shape(shape)?;
-        if piece_len.is_none() {
-            self.keep_key(source)?;
-        }
-
-        let (memory, workspace) = self.workspace.as_ref().expect("made above");
-        let regions = regions(memory, workspace);
-        let bench = Bench {
-            device: &self.device,
-            regions: &regions,
-            cutting: self.cutting(),
-            clock: &self.clock,
-            c_source: self.options.c_source,
-            transforms: self.options.transforms,
-            is_split: self.options.is_split,
-        };
-        upload(&bench, self.ring.as_mut(), read, statement.inputs, sizes)?;
-        completion.columns_read(columns.take().expect("the columns of a new job"));
-        let mut points = match piece_len {
-            None => KeyPoints::Resident(self.keys.last().expect("kept above")),
-            Some(piece_len) => KeyPoints::Streamed {
-                source: &**source,
-                staging: &mut self.staging,
-                place: regions.points,
-                piece_len,
-            },
-        };
-        prove(
-            &bench,
-            statement,
-            source.vk(),
-            &mut points,
-            &self.shapes[list],
-        )
-    }
-
-    /// Gets a workspace for the circuit and drops what nobody uses, or uses least,
-    /// until the key and the lists have room. A key that has none beside the rest is
-    /// to be brought in pieces, of the number of points that is returned.
-    fn make_room(
-        &mut self,
-        source: &Arc<dyn PointBytes>,
-        shape: &Arc<CircuitShape>,
-        counts: &Counts,
-    ) -> Result<Option<usize>, BackendError> {
-        self.keys.retain(ResidentKey::is_alive);
-        self.shapes.retain(ResidentShape::is_alive);
-        let lists = ResidentShape::bytes(counts);
-        let whole = Workspace::of(&shape.sizes, counts, &self.cutting());
-        let asked = workspace_bytes(&whole) + lists + ResidentKey::bytes(&**source);
-        if asked <= self.room_when_empty() {
-            self.take_workspace(whole, source, shape, counts)?;
-            return Ok(None);
-        }
-        for log in (PIECE_LOG_MIN..=PIECE_LOG_MAX).rev() {
-            let pieces = counts.in_pieces(1 << log);
-            let workspace = Workspace {
-                points: align(point_bytes(Section::BG2) << log),
-                ..Workspace::of(&shape.sizes, &pieces, &self.cutting())
-            };
-            if workspace_bytes(&workspace) + lists <= self.room_when_empty() {
-                // Nothing that was made for other proofs has room beside this one.
-                self.keys.clear();
-                self.shapes.retain(|held| held.is(shape));
-                if self
-                    .workspace
-                    .as_ref()
-                    .is_none_or(|(_, held)| *held != workspace)
-                {
-                    self.workspace = None;
-                    let memory = self
-                        .device
-                        .allocate("the workspace of a proof", workspace_bytes(&workspace))?;
-                    self.workspace = Some((memory, workspace));
-                }
-                return Ok(Some(1 << log));
-            }
-        }
-        Err(BackendError::DeviceMemory {
-            what: "a proof and its key",
-            asked,
-            free: self.device.room_bytes(),
-            limit: self.device.limit_bytes(),
-        })
-    }
-
-    /// Bytes there would be if no workspace, key or list were held.
-    fn room_when_empty(&self) -> u64 {
-        let keys: u64 = self.keys.iter().map(ResidentKey::held_bytes).sum();
-        let shapes: u64 = self.shapes.iter().map(ResidentShape::held_bytes).sum();
-        let workspace = self.workspace.as_ref();
-        let workspace = workspace.map_or(0, |(memory, _)| memory.region().bytes());
-        self.device.room_bytes() + keys + shapes + workspace
-    }
-
-    /// Makes room for a workspace, a whole key and the circuit's lists, which there is
-    /// once everything else is gone, and allocates the workspace.
-    fn take_workspace(
-        &mut self,
-        wanted: Workspace,
-        source: &Arc<dyn PointBytes>,
-        shape: &Arc<CircuitShape>,
-        counts: &Counts,
-    ) -> Result<(), BackendError> {
-        let held = self.workspace.as_ref().map(|(_, held)| *held);
-        // Circuits by turns share one workspace, as large as any of them needs.
-        let mut union = Workspace {
-            points: wanted.points,
-            ..wanted.union(&held.unwrap_or_default())
-        };
-        if held != Some(union) {
-            // Freed first: nobody needs both.
-            self.workspace = None;
-        }
-        let mut others = 0;
-        if !self.keys.iter().any(|key| key.is(source)) {
-            others += ResidentKey::bytes(&**source);
-        }
-        if !self.shapes.iter().any(|held| held.is(shape)) {
-            others += ResidentShape::bytes(counts);
-        }
-        loop {
-            let own = match self.workspace {
-                Some(_) => 0,
-                None => workspace_bytes(&union),
-            };
-            if own + others <= self.device.room_bytes() {
-                break;
-            }
-            // The most recently used stand last; the room that only other circuits
-            // need in the workspace goes last of all.
-            if let Some(at) = self.keys.iter().position(|key| !key.is(source)) {
-                self.keys.remove(at);
-            } else if let Some(at) = self.shapes.iter().position(|held| !held.is(shape)) {
-                self.shapes.remove(at);
-            } else if union != wanted {
-                self.workspace = None;
-                union = wanted;
-            } else {
-                return Err(BackendError::DeviceMemory {
-                    what: "a proof and its key",
-                    asked: own + others,
-                    free: self.device.room_bytes(),
-                    limit: self.device.limit_bytes(),
-                });
-            }
-        }
-        if self.workspace.is_none() {
-            let bytes = workspace_bytes(&union);
-            let memory = self.device.allocate("the workspace of a proof", bytes)?;
-            self.workspace = Some((memory, union));
-        }
-        Ok(())
-    }
-
-    /// Puts the key last among those on the device, loaded if it was not there.
-    fn keep_key(&mut self, source: &Arc<dyn PointBytes>) -> Result<(), BackendError> {
-        let found = self.keys.iter().position(|key| key.is(source));
-        let key = match found {
-            Some(at) => self.keys.remove(at),
-            None => ResidentKey::load(&self.device, &mut self.staging, source)?,
-        };
-        self.keys.push(key);
-        Ok(())
-    }
-
-    /// Where the circuit's lists stand, made if they were not there.
-    fn shape(&mut self, shape: &Arc<CircuitShape>) -> Result<usize, BackendError> {
-        let found = self.shapes.iter().position(|held| held.is(shape));
-        let held = match found {
-            Some(at) => self.shapes.remove(at),
-            None => ResidentShape::load(&self.device, shape)?,
-        };
-        self.shapes.push(held);
-        Ok(self.shapes.len() - 1)
-    }
-}
-
-fn workspace_bytes(workspace: &Workspace) -> u64 {
-    workspace.total() + align(COUNTERS_BYTES)
-}
-
-fn regions(memory: &DeviceMemory, workspace: &Workspace) -> Regions {
-    let mut at = 0;
-    let mut take = |bytes: u64| {
-        let region = memory.region().part(at, bytes);
-        at += align(bytes);
-        region
-    };
-    Regions {
-        a: take(workspace.a),
-        scratch: take(workspace.scratch),
-        assignment: take(workspace.assignment),
-        rows: take(workspace.rows),
-        counters: take(COUNTERS_BYTES),
-        points: take(workspace.points),
     }
 }

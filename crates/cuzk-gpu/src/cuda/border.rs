@@ -58,33 +58,80 @@ border! {
     fn cuzk_transform(device: *mut RawDevice, scalars: Address, log_len: u32, direction: u32, coset: u32);
     fn cuzk_quotient(device: *mut RawDevice, a: Address, b: Address, c: Address, log_len: u32, c_given: u32, transforms: u32, vanishing_inverse: *const RawScalar);
     fn cuzk_split(device: *mut RawDevice, scalars: Address, scalars_len: usize, index: Address, count: usize, ones: Address, rest: Address, counts: Address);
-    fn cuzk_gather_scalars(device: *mut RawDevice, scalars: Address, index: Address, entries: Address, count: usize, out: Address);
-    fn cuzk_gather_points(device: *mut RawDevice, points: Address, point_bytes: usize, entries: Address, count: usize, out: Address);
+    fn cuzk_gather_scalars(
+        device: *mut RawDevice,
+        scalars: Address,
+        scalars_len: usize,
+        index: Address,
+        index_len: usize,
+        entries: Address,
+        entries_len: usize,
+        count: usize,
+        out: Address,
+        out_len: usize,
+    );
+    fn cuzk_gather_points(
+        device: *mut RawDevice,
+        points: Address,
+        points_len: usize,
+        point_bytes: usize,
+        entries: Address,
+        entries_len: usize,
+        count: usize,
+        out: Address,
+        out_len: usize,
+    );
     fn cuzk_decode_g1(device: *mut RawDevice, stream: *mut c_void, bytes: Address, count: usize, first_index: u64, points: Address, fault: Address);
     fn cuzk_decode_g2(device: *mut RawDevice, stream: *mut c_void, bytes: Address, count: usize, first_index: u64, points: Address, fault: Address);
     fn cuzk_msm_g1(device: *mut RawDevice, points: Address, scalars: Address, count: usize, chunk: usize, window_bits: u32, work: Address, work_len: usize, rows: Address, rows_len: usize);
     fn cuzk_msm_g2(device: *mut RawDevice, points: Address, scalars: Address, count: usize, chunk: usize, window_bits: u32, work: Address, work_len: usize, rows: Address, rows_len: usize);
-    fn cuzk_sum_g1(device: *mut RawDevice, points: Address, entries: Address, count: Address, work: Address, work_len: usize, row: Address);
-    fn cuzk_sum_g2(device: *mut RawDevice, points: Address, entries: Address, count: Address, work: Address, work_len: usize, row: Address);
+    fn cuzk_sum_g1(
+        device: *mut RawDevice,
+        points: Address,
+        points_len: usize,
+        entries: Address,
+        entries_len: usize,
+        count: Address,
+        work: Address,
+        work_len: usize,
+        row: Address,
+        row_len: usize,
+    );
+    fn cuzk_sum_g2(
+        device: *mut RawDevice,
+        points: Address,
+        points_len: usize,
+        entries: Address,
+        entries_len: usize,
+        count: Address,
+        work: Address,
+        work_len: usize,
+        row: Address,
+        row_len: usize,
+    );
     fn cuzk_multiples_g1(
         device: *mut RawDevice,
         table: Address,
+        table_len: usize,
         window_bits: u32,
         scalars: Address,
         count: usize,
         work: Address,
         work_len: usize,
         points: Address,
+        points_len: usize,
     );
     fn cuzk_multiples_g2(
         device: *mut RawDevice,
         table: Address,
+        table_len: usize,
         window_bits: u32,
         scalars: Address,
         count: usize,
         work: Address,
         work_len: usize,
         points: Address,
+        points_len: usize,
     );
 }
 

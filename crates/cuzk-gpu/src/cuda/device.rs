@@ -1,9 +1,13 @@
-//! One device: its context, its two streams, its memory and its clock.
+//! One device: its context, its three streams, its memory and its clock.
 //!
-//! A `Device` belongs to the thread that opened it. Everything it does is queued on
-//! one of two streams: `upload`, for copies to the device, and `compute`.
+//! A `Device` belongs to the thread that opened it. Everything it does is queued on one
+//! of three streams: `upload`, for the columns of proofs, `keys`, for keys and index
+//! lists, and `compute`. For each there is a thread that does nothing but wait for its
+//! events.
 
+use std::cell::RefCell;
 use std::ffi::c_void;
+use std::mem::{size_of, size_of_val};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,12 +16,18 @@ use cudarc::driver::{CudaContext, DriverError, result, sys};
 use cuzk_pinned::Fence;
 
 use super::border::{self, Address, RawDevice, call};
+use crate::device::waiter::{Passed, Passes, Waiter};
 use crate::error::BackendError;
 
 /// What the memory of a device is used for, shared with whoever asks.
 #[derive(Debug, Default)]
 pub(super) struct MemoryUse {
+    /// Bytes of the arena.
+    pub(super) arena_bytes: AtomicU64,
+    /// Bytes of it that somebody has.
     pub(super) held_bytes: AtomicU64,
+    /// Bytes that were allocated and not freed, and how often that was done.
+    pub(super) allocated_bytes: AtomicU64,
     pub(super) allocations: AtomicU64,
     /// Set once the device fails every call: nothing works on it any more.
     pub(super) is_lost: AtomicBool,
@@ -29,6 +39,11 @@ pub(super) struct Device {
     raw: *mut RawDevice,
     compute: sys::CUstream,
     upload: sys::CUstream,
+    keys: sys::CUstream,
+    /// For each lane, in the order of [`Lane::ALL`]; none before the device is open.
+    waiters: Vec<Waiter<Arc<Event>>>,
+    /// Events of fences, each used again when nobody has it any more.
+    fences: RefCell<Vec<Arc<Event>>>,
     processors: u32,
     limit_bytes: u64,
     memory: Arc<MemoryUse>,
@@ -49,7 +64,12 @@ fn driver(call: &'static str) -> impl Fn(DriverError) -> BackendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
     Upload,
+    Keys,
     Compute,
+}
+
+impl Lane {
+    const ALL: [Self; 3] = [Self::Upload, Self::Keys, Self::Compute];
 }
 
 impl Device {
@@ -82,15 +102,24 @@ impl Device {
             raw,
             compute: compute.cast(),
             upload: null_mut(),
+            keys: null_mut(),
+            waiters: Vec::new(),
+            fences: RefCell::default(),
             processors,
             limit_bytes: 0,
             memory,
         };
-        device.upload = result::stream::create(result::stream::StreamKind::NonBlocking)
-            .map_err(driver("cuStreamCreate"))?;
+        for stream in [&mut device.upload, &mut device.keys] {
+            *stream = result::stream::create(result::stream::StreamKind::NonBlocking)
+                .map_err(driver("cuStreamCreate"))?;
+        }
+        for lane in Lane::ALL {
+            let name = format!("cuzk-{lane:?}-{ordinal}").to_lowercase();
+            device.waiters.push(Waiter::start(name)?);
+        }
         // What others hold now, and the driver itself, cannot be had.
-        let (free, _) = result::mem_get_info().map_err(driver("cuMemGetInfo"))?;
-        device.limit_bytes = limit_bytes.map_or(free as u64, |limit| limit.min(free as u64));
+        let free = device.free_bytes()?;
+        device.limit_bytes = limit_bytes.map_or(free, |limit| limit.min(free));
         Ok(device)
     }
 
@@ -115,6 +144,7 @@ impl Device {
     pub(super) fn stream(&self, lane: Lane) -> sys::CUstream {
         match lane {
             Lane::Upload => self.upload,
+            Lane::Keys => self.keys,
             Lane::Compute => self.compute,
         }
     }
@@ -122,12 +152,18 @@ impl Device {
     /// Bytes that may still be allocated.
     pub(super) fn room_bytes(&self) -> u64 {
         self.limit_bytes
-            .saturating_sub(self.memory.held_bytes.load(Ordering::Relaxed))
+            .saturating_sub(self.memory.allocated_bytes.load(Ordering::Relaxed))
     }
 
-    /// Most bytes this device may hold.
-    pub(super) fn limit_bytes(&self) -> u64 {
-        self.limit_bytes
+    /// What its memory is used for.
+    pub(super) fn memory(&self) -> &Arc<MemoryUse> {
+        &self.memory
+    }
+
+    /// Bytes of its memory that no process has.
+    pub(super) fn free_bytes(&self) -> Result<u64, BackendError> {
+        let (free, _) = result::mem_get_info().map_err(driver("cuMemGetInfo"))?;
+        Ok(free as u64)
     }
 
     /// Allocates device memory, which synchronises the device.
@@ -154,7 +190,9 @@ impl Device {
             }
             _ => driver("cuMemAlloc")(error),
         })?;
-        self.memory.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.memory
+            .allocated_bytes
+            .fetch_add(bytes, Ordering::Relaxed);
         self.memory.allocations.fetch_add(1, Ordering::Relaxed);
         Ok(DeviceMemory {
             start,
@@ -184,6 +222,25 @@ impl Device {
         // SAFETY: the region holds the bytes (asserted); the caller keeps `source`.
         unsafe { result::memcpy_htod_async(to.start, source, self.stream(lane)) }
             .map_err(driver("cuMemcpyHtoDAsync"))
+    }
+
+    /// Queues a copy from the device.
+    ///
+    /// # Safety
+    /// `to` must stay, and nobody may touch it, until the copy has run.
+    pub(super) unsafe fn copy_back(
+        &self,
+        lane: Lane,
+        to: &mut [u8],
+        from: Region,
+    ) -> Result<(), BackendError> {
+        if to.is_empty() {
+            return Ok(());
+        }
+        assert!(to.len() as u64 <= from.bytes, "a copy beyond its region");
+        // SAFETY: the region holds the bytes (asserted); the caller keeps `to`.
+        unsafe { result::memcpy_dtoh_async(to, from.start, self.stream(lane)) }
+            .map_err(driver("cuMemcpyDtoHAsync"))
     }
 
     /// Copies from the device, and waits for that and all that was queued before,
@@ -227,13 +284,45 @@ impl Device {
             .map_err(driver("cuStreamSynchronize"))
     }
 
-    /// Waits for both lanes, after something failed: what was queued may still use the
-    /// memory of a job. A device that cannot even do that is lost.
-    pub(super) fn settle(&self) {
-        let upload = self.wait(Lane::Upload);
-        let compute = self.wait(Lane::Compute);
-        if upload.and(compute).is_err() {
-            self.memory.is_lost.store(true, Ordering::Relaxed);
+    /// A fence behind all that is queued on a lane.
+    pub(super) fn fence(&self, lane: Lane) -> Result<Passed, BackendError> {
+        let event = self.fence_event()?;
+        self.record(lane, &event)?;
+        Ok(self.waiters[lane as usize].wait(event))
+    }
+
+    /// An event that nobody waits for.
+    pub(super) fn fence_event(&self) -> Result<Arc<Event>, BackendError> {
+        let mut fences = self.fences.borrow_mut();
+        if let Some(idle) = fences.iter().find(|event| Arc::strong_count(event) == 1) {
+            return Ok(Arc::clone(idle));
+        }
+        let event = Arc::new(self.event()?);
+        fences.push(Arc::clone(&event));
+        Ok(event)
+    }
+
+    /// Waits, beside others, for all that is queued on a lane.
+    pub(super) async fn passed(&self, lane: Lane) -> Result<(), BackendError> {
+        let fence = self.fence(lane)?;
+        fence.await.unwrap_or(Err(BackendError::Lost))
+    }
+
+    /// Waits, beside others, for all lanes, after something failed: what was queued may
+    /// still use the memory of a job. A device that cannot even do that is lost.
+    pub(super) async fn settle(&self) {
+        for lane in Lane::ALL {
+            if self.passed(lane).await.is_err() && self.wait(lane).is_err() {
+                self.memory.is_lost.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Waits for all lanes, and for nobody else.
+    pub(super) fn wait_all(&self) {
+        for lane in Lane::ALL {
+            // After an error of the device nothing is under way.
+            let _ = self.wait(lane);
         }
     }
 
@@ -268,16 +357,98 @@ impl Drop for Device {
         // A drop has nobody to report to, and after an error of the device every
         // call fails.
         let _ = self.context.bind_to_thread();
-        let _ = self.wait(Lane::Upload);
-        let _ = self.wait(Lane::Compute);
-        if !self.upload.is_null() {
-            // SAFETY: created by `open`, idle, and used by nobody after this.
-            let _ = unsafe { result::stream::destroy(self.upload) };
+        self.wait_all();
+        self.waiters.clear();
+        for stream in [self.upload, self.keys] {
+            if !stream.is_null() {
+                // SAFETY: created by `open`, idle, and used by nobody after this.
+                let _ = unsafe { result::stream::destroy(stream) };
+            }
         }
         let _ = call("cuzk_device_close", |message| {
             // SAFETY: opened by `open` and closed once.
             unsafe { border::cuzk_device_close(self.raw, message) }
         });
+    }
+}
+
+/// Words of page-locked host memory, from and to which copies run while the thread goes
+/// on: a copy of any other memory is waited for by the driver.
+pub(super) struct HostWords {
+    start: *mut u64,
+    len: usize,
+    context: Arc<CudaContext>,
+}
+
+impl HostWords {
+    /// `len` words, all zero.
+    pub(super) fn new(device: &Device, len: usize) -> Result<Self, BackendError> {
+        let bytes = len.max(1) * size_of::<u64>();
+        // SAFETY: the device's context is current on its thread.
+        let start = unsafe { result::malloc_host(bytes, 0) }.map_err(driver("cuMemHostAlloc"))?;
+        // SAFETY: so many bytes were allocated just now.
+        unsafe { std::ptr::write_bytes(start.cast::<u8>(), 0, bytes) };
+        Ok(Self {
+            start: start.cast(),
+            len,
+            context: Arc::clone(&device.context),
+        })
+    }
+
+    /// Number of words.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The words, when nothing that was queued writes them any more.
+    pub(super) fn words(&self) -> &[u64] {
+        // SAFETY: the memory holds `len` words, of which any bytes are values.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+
+    /// The words, to be written when nothing that was queued uses them any more.
+    pub(super) fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as above; `&mut self` makes the borrow exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+
+    /// Queues a copy of `from` to the words from `at` on.
+    ///
+    /// # Safety
+    /// Nobody touches these words, and they stay, until the copy has run.
+    pub(super) unsafe fn fetch(
+        &self,
+        device: &Device,
+        lane: Lane,
+        at: usize,
+        from: Region,
+    ) -> Result<(), BackendError> {
+        let bytes = from.bytes as usize;
+        let end = at * size_of::<u64>() + bytes;
+        assert!(
+            end <= self.len * size_of::<u64>(),
+            "a copy beyond the host's words"
+        );
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the words hold the bytes (asserted), the caller keeps them, and the
+        // region lies in its allocation.
+        unsafe {
+            let to = std::slice::from_raw_parts_mut(self.start.add(at).cast::<u8>(), bytes);
+            result::memcpy_dtoh_async(to, from.start, device.stream(lane))
+        }
+        .map_err(driver("cuMemcpyDtoHAsync"))
+    }
+}
+
+impl Drop for HostWords {
+    fn drop(&mut self) {
+        // As in `Device::drop`, an error has nobody to hear it.
+        let _ = self.context.bind_to_thread();
+        // SAFETY: allocated by `new` and freed once; whoever queued a copy has waited
+        // for it.
+        let _ = unsafe { result::free_host(self.start.cast()) };
     }
 }
 
@@ -319,7 +490,7 @@ impl Drop for DeviceMemory {
         // for what the device still does.
         let _ = unsafe { result::free_sync(self.start) };
         self.memory
-            .held_bytes
+            .allocated_bytes
             .fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
@@ -390,6 +561,14 @@ impl Event {
 // SAFETY: an event is used through the driver, which takes it from any thread whose
 // context is current; each use makes it so.
 unsafe impl Send for Event {}
+// SAFETY: as above; the driver takes it from several threads at the same time.
+unsafe impl Sync for Event {}
+
+impl Passes for Arc<Event> {
+    fn wait(&self) -> Result<(), BackendError> {
+        Event::wait(self)
+    }
+}
 
 impl Fence for Event {
     fn wait(&self) {

@@ -6,15 +6,21 @@
 //! device (`backend`); kernels are C++ beyond a narrow border (`border`, and the
 //! folder `cuda/` of this crate), most of them sppark's.
 //!
-//! Device bytes of a proof of domain n with m variables: the columns a, b and c
-//! (32 n each; b's and c's place is scratch after the transforms), the assignment
-//! (32 m), rows of sums, beside 96 or 192 bytes a point of its key and 4 bytes an
-//! entry of its A and B queries.
+//! All device memory is one allocation, made at the start (`arena`); what lies in it,
+//! and what has to go for a proof, is `holdings`. Device bytes of a proof of domain n
+//! with m variables: a slot with the columns a and b (32 n each, and as much for a c
+//! that comes from synthesis) and the assignment (32 m), and scratch of 32 n or somewhat
+//! more, beside 96 or 192 bytes a point of its key and 4 bytes an entry of its A and B
+//! queries.
 
+mod arena;
 mod backend;
 mod border;
 mod device;
+mod holdings;
+mod host_key;
 mod multiples;
+mod owner;
 mod plan;
 mod points;
 mod probe;
@@ -22,12 +28,13 @@ mod prove;
 mod query;
 mod resident;
 mod rows;
+mod staging;
+mod upload;
+mod warm;
+mod watch;
 
 #[cfg(test)]
 mod tests;
-
-// Its list of devices is linked only if the crate is named.
-use sppark as _;
 
 pub use backend::{CudaBackend, CudaJob};
 pub use points::{Encoding, PointBytes};

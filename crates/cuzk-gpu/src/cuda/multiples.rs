@@ -5,9 +5,10 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use blstrs::{G1Affine, G2Affine, Scalar};
 
-use super::backend::{CudaBackend, Task};
+use super::backend::CudaBackend;
 use super::border::{self, call};
-use super::device::{Device, DeviceMemory, Lane, Plain};
+use super::device::{Device, Lane, Plain};
+use super::holdings::{Fixed, Holdings};
 use super::plan::{SCALAR_BYTES, align};
 use crate::error::BackendError;
 use crate::fixed_base::{AffinePoint, Multiples, Multiplier, unsigned_table};
@@ -22,12 +23,14 @@ const BLOCK_LEN: usize = 1 << 20;
 type MultiplesFunction = unsafe extern "C" fn(
     *mut border::RawDevice,
     border::Address,
+    usize,
     u32,
     border::Address,
     usize,
     border::Address,
     usize,
     border::Address,
+    usize,
     border::Message,
 ) -> i32;
 
@@ -58,20 +61,20 @@ impl DevicePoint for G2Affine {
 
 /// A table on the device with room for a block's work.
 pub(super) struct DeviceTable<P> {
-    table: DeviceMemory,
-    block: DeviceMemory,
+    table: Fixed,
+    block: Fixed,
     points: PhantomData<P>,
 }
 
 impl<P: DevicePoint> DeviceTable<P> {
-    fn new(device: &Device, base: P) -> Result<Self, BackendError> {
+    fn new(device: &Device, holdings: &mut Holdings, base: P) -> Result<Self, BackendError> {
         let entries = unsigned_table(base, WINDOW_BITS);
-        let table = device.allocate("a table of multiples", size_of_val(&entries[..]) as u64)?;
+        let table = holdings.fixed("a table of multiples", size_of_val(&entries[..]) as u64)?;
         // SAFETY: waited for below, before the entries are dropped.
         let copied = unsafe { device.copy_in(Lane::Compute, table.region(), &entries) };
         device.wait(Lane::Compute)?;
         copied?;
-        let block = device.allocate("a block of multiples", Self::parts(BLOCK_LEN).iter().sum())?;
+        let block = holdings.fixed("a block of multiples", Self::parts(BLOCK_LEN).iter().sum())?;
         Ok(Self {
             table,
             block,
@@ -97,18 +100,20 @@ impl<P: DevicePoint> DeviceTable<P> {
             let copied = unsafe { device.copy_in(Lane::Compute, to_scalars, scalars) };
             let queued = copied.and_then(|()| {
                 call("multiples of a point", |message| {
-                    // SAFETY: the table was made for these windows; the regions have
-                    // room for the block.
+                    // SAFETY: the scalars' region has room for the block; the function
+                    // compares the other lengths with what it needs.
                     unsafe {
                         P::FUNCTION(
                             device.raw(),
                             self.table.region().address(),
+                            (self.table.region().bytes() / P::BYTES) as usize,
                             WINDOW_BITS,
                             to_scalars.address(),
                             scalars.len(),
                             work.address(),
                             work.bytes() as usize,
                             out.address(),
+                            (out.bytes() / P::BYTES) as usize,
                             message,
                         )
                     }
@@ -143,12 +148,14 @@ pub(super) struct Tables {
 
 impl Tables {
     /// Carries out a request; whoever asked may have gone.
-    pub(super) fn serve(&mut self, device: &Device, request: Request) {
+    pub(super) fn serve(&mut self, device: &Device, holdings: &mut Holdings, request: Request) {
         match request {
             Request::Open(bases, reply) => {
                 let (g1, g2) = *bases;
-                let opened = DeviceTable::new(device, g1)
-                    .and_then(|g1| Ok((g1, DeviceTable::new(device, g2)?)))
+                // Another set's place is free for this one.
+                self.open = None;
+                let opened = DeviceTable::new(device, holdings, g1)
+                    .and_then(|g1| Ok((g1, DeviceTable::new(device, holdings, g2)?)))
                     .map(|tables| {
                         self.open = Some(tables);
                         self.number += 1;
@@ -190,7 +197,7 @@ fn ask<T>(
     request: impl FnOnce(SyncSender<Result<T, BackendError>>) -> Request,
 ) -> Result<T, BackendError> {
     let (reply, answer) = sync_channel(1);
-    backend.send(Task::Multiples(request(reply)))?;
+    backend.send(request(reply))?;
     answer.recv().unwrap_or(Err(BackendError::Lost))
 }
 
@@ -210,8 +217,7 @@ impl Multiples for OpenTables<'_> {
 
 impl Drop for OpenTables<'_> {
     fn drop(&mut self) {
-        let close = Task::Multiples(Request::Close(self.number));
-        let _ = self.backend.send(close);
+        let _ = self.backend.send(Request::Close(self.number));
     }
 }
 

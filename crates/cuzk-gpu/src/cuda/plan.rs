@@ -1,5 +1,7 @@
 //! Sizes on the device: windows, chunks, and the bytes that a circuit takes.
 
+use crate::cpu::h::CSource;
+use crate::device::arena::ALIGN;
 use crate::key::Section;
 use crate::shape::{CircuitShape, CircuitSizes};
 
@@ -9,8 +11,6 @@ pub(super) const SCALAR_BYTES: u64 = 32;
 const SCALAR_BITS: u32 = 255;
 /// Threads of a block of the kernel that sums listed points, by lanes of a warp.
 const PARTIALS_PER_PROCESSOR: u64 = 256 / 32;
-/// Regions begin at multiples of this.
-const ALIGN: u64 = 256;
 
 /// The queries with sums to make, in the order they are made.
 pub(super) const QUERIES: [Section; 5] = [
@@ -117,21 +117,31 @@ impl Cutting {
     }
 
     /// Bytes of scratch that the sum of a query takes at least: its lists, and what
-    /// multiplying every entry takes.
-    pub(super) fn query_bytes(&self, section: Section, count: usize, is_indexed: bool) -> u64 {
-        let scalars = if is_indexed {
-            align(count as u64 * SCALAR_BYTES)
-        } else {
-            0
+    /// multiplying every entry takes. Gathered scalars go to `spare_bytes` of memory
+    /// beside the scratch where they fit there.
+    pub(super) fn query_bytes(
+        &self,
+        section: Section,
+        count: usize,
+        is_indexed: bool,
+        spare_bytes: u64,
+    ) -> u64 {
+        let scalars = match is_indexed {
+            true => align(count as u64 * SCALAR_BYTES),
+            false => 0,
         };
+        let scalars = if scalars <= spare_bytes { 0 } else { scalars };
         let work = self.cut(count).work_bytes(section, self.processors);
         2 * align(count as u64 * 4) + scalars + work
     }
 
-    /// Bytes of scratch, beside the lists, for multiplying `count` gathered entries.
-    pub(super) fn gathered_bytes(&self, section: Section, count: usize) -> u64 {
+    /// Bytes of scratch, beside the lists, for multiplying `count` gathered entries,
+    /// whose points go to `spare_bytes` of memory beside it where they fit there.
+    pub(super) fn gathered_bytes(&self, section: Section, count: usize, spare_bytes: u64) -> u64 {
+        let points = align(count as u64 * point_bytes(section));
+        let points = if points <= spare_bytes { 0 } else { points };
         align(count as u64 * SCALAR_BYTES)
-            + align(count as u64 * point_bytes(section))
+            + points
             + self.cut(count).work_bytes(section, self.processors)
     }
 }
@@ -176,29 +186,49 @@ impl Counts {
     }
 }
 
-/// Device bytes of one proof, by region.
+/// Bytes of the counters of a split.
+pub(super) const COUNTERS_BYTES: u64 = 3 * 4;
+
+/// Device bytes of one proof, by region. All but the scratch are its slot's own; the
+/// scratch is shared, and a proof's while it computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Workspace {
     /// Evaluations of A, then coefficients of h.
     pub(super) a: u64,
-    /// B and C during the transforms, everything else after them.
-    pub(super) scratch: u64,
+    /// Evaluations of B; gathered points and scalars after the transforms.
+    pub(super) b: u64,
+    /// Evaluations of C that come from synthesis. Where C is computed it has its place
+    /// in the scratch.
+    pub(super) c: u64,
     /// Inputs and auxiliary variables.
     pub(super) assignment: u64,
     /// What sums leave.
     pub(super) rows: u64,
-    /// Points of a key that comes in pieces; none where keys are resident.
-    pub(super) points: u64,
+    /// Counters of a split.
+    pub(super) counters: u64,
+    /// A computed C during the transforms, everything else after them.
+    pub(super) scratch: u64,
+    /// A piece of the points of a key that comes in pieces, each of two.
+    pub(super) piece: u64,
 }
 
 impl Workspace {
-    pub(super) fn of(sizes: &CircuitSizes, counts: &Counts, cutting: &Cutting) -> Self {
+    pub(super) fn of(
+        sizes: &CircuitSizes,
+        counts: &Counts,
+        cutting: &Cutting,
+        c_source: CSource,
+    ) -> Self {
         let column = align(sizes.domain() as u64 * SCALAR_BYTES);
-        let scratch = QUERIES.iter().fold(2 * column, |most, &section| {
+        let (c, computed_c) = match c_source {
+            CSource::Product => (0, column),
+            CSource::Synthesised => (column, 0),
+        };
+        let scratch = QUERIES.iter().fold(computed_c, |most, &section| {
             let count = counts.of_section(section);
             let bytes = match section {
                 Section::H => cutting.cut(count).work_bytes(section, cutting.processors),
-                _ => cutting.query_bytes(section, count, section != Section::L),
+                _ => cutting.query_bytes(section, count, section != Section::L, column),
             };
             most.max(bytes)
         });
@@ -209,26 +239,39 @@ impl Workspace {
             .unwrap_or(0);
         Self {
             a: column,
-            scratch,
+            b: column,
+            c,
             assignment: align((sizes.inputs + sizes.aux) as u64 * SCALAR_BYTES),
             rows: QUERIES.len() as u64 * rows,
-            points: 0,
+            counters: align(COUNTERS_BYTES),
+            scratch,
+            piece: 0,
         }
     }
 
-    pub(super) fn total(&self) -> u64 {
-        self.a + self.scratch + self.assignment + self.rows + self.points
-    }
-
-    /// Room for the larger of each region.
-    pub(super) fn union(&self, other: &Self) -> Self {
+    /// As [`of`](Self::of), with at most 2^`piece_log` points of each query at a time.
+    pub(super) fn in_pieces(
+        sizes: &CircuitSizes,
+        counts: &Counts,
+        cutting: &Cutting,
+        c_source: CSource,
+        piece_log: u32,
+    ) -> Self {
+        let counts = counts.in_pieces(1 << piece_log);
         Self {
-            a: self.a.max(other.a),
-            scratch: self.scratch.max(other.scratch),
-            assignment: self.assignment.max(other.assignment),
-            rows: self.rows.max(other.rows),
-            points: self.points.max(other.points),
+            piece: align(point_bytes(Section::BG2) << piece_log),
+            ..Self::of(sizes, &counts, cutting, c_source)
         }
+    }
+
+    /// Bytes of a slot.
+    pub(super) fn slot(&self) -> u64 {
+        self.a + self.b + self.c + self.assignment + self.rows + self.counters
+    }
+
+    /// Bytes that a proof takes beside its key and lists.
+    pub(super) fn total(&self) -> u64 {
+        self.slot() + self.scratch + 2 * self.piece
     }
 }
 

@@ -1,40 +1,45 @@
 //! One proof on the device.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use bellperson::groth16::VerifyingKey;
+use bellperson::groth16::{Proof, VerifyingKey};
 use blstrs::{Bls12, G1Projective, G2Projective, Scalar};
-use cuzk_pinned::StagingRing;
 
 use super::border::{self, RawScalar, call};
-use super::device::{Device, Event, Lane, Region};
-use super::plan::{Counts, Cutting, QUERIES, SCALAR_BYTES, align};
+use super::device::{Device, Event, HostWords, Lane, Region};
+use super::host_key::HostKey;
+use super::plan::{Counts, Cutting, QUERIES, SCALAR_BYTES, point_bytes};
 use super::points::PointBytes;
-use super::query::{Made, Query};
-use super::resident::{ResidentKey, ResidentShape, Staging};
+use super::query::{Made, Query, Rows};
+use super::resident::{ResidentKey, ResidentShape};
 use super::rows::RowPoint;
-use crate::backend::{PhaseTimes, Proved};
-use crate::column::{Column, Columns};
+use super::staging::Staging;
+use super::watch::{show_quotient, show_uploaded};
+use crate::backend::PhaseTimes;
 use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::ntt::vanishing_inverse;
+use crate::device::host::on_thread;
+use crate::device::turn::Taken;
 use crate::error::BackendError;
 use crate::groth16::{Statement, Sums, assemble};
 use crate::key::{KeyTier, Section};
 use crate::shape::CircuitSizes;
-
-/// Bytes of the counters of a split, in a region of their own.
-pub(super) const COUNTERS_BYTES: u64 = 3 * 4;
+use crate::watch::{Watch, show_sums};
 
 /// Where a proof works on the device.
 pub(super) struct Regions {
     pub(super) a: Region,
-    pub(super) scratch: Region,
+    pub(super) b: Region,
+    pub(super) c: Region,
     pub(super) assignment: Region,
     pub(super) rows: Region,
     pub(super) counters: Region,
-    /// Points of a key that comes in pieces.
-    pub(super) points: Region,
+    pub(super) scratch: Region,
 }
+
+/// Words of the host for the counters of a split, before those for rows and inputs.
+pub(super) const COUNTER_WORDS: usize = 2;
 
 /// What a proof is made with.
 pub(super) struct Bench<'a> {
@@ -42,147 +47,131 @@ pub(super) struct Bench<'a> {
     pub(super) regions: &'a Regions,
     pub(super) cutting: Cutting,
     pub(super) clock: &'a Clock,
+    /// Counters, then the inputs until they are uploaded, then rows.
+    pub(super) host: &'a HostWords,
+    pub(super) inputs_len: usize,
     pub(super) c_source: CSource,
     pub(super) transforms: Transforms,
     /// Whether zeros and ones are taken out before a multiplication.
     pub(super) is_split: bool,
+    /// Who is shown the intermediates.
+    pub(super) watch: Option<&'a dyn Watch>,
+}
+
+impl Bench<'_> {
+    /// The public inputs, as words.
+    pub(super) fn inputs(&self) -> &[u64] {
+        &self.host.words()[COUNTER_WORDS..][..self.inputs_len * 4]
+    }
+}
+
+/// What a slot has for life: its events, and its words of the host.
+pub(super) struct Seat {
+    pub(super) clock: Clock,
+    pub(super) host: HostWords,
+}
+
+/// Words of the host that a slot begins with: rows of most circuits.
+const HOST_WORDS: usize = 1 << 17;
+
+impl Seat {
+    pub(super) fn new(device: &Device) -> Result<Self, BackendError> {
+        Ok(Self {
+            clock: Clock::new(device)?,
+            host: HostWords::new(device, HOST_WORDS)?,
+        })
+    }
+
+    /// Makes room for rows of so many bytes, and puts the inputs in it.
+    pub(super) fn prepare(
+        &mut self,
+        device: &Device,
+        rows_bytes: u64,
+        inputs: &[Scalar],
+    ) -> Result<(), BackendError> {
+        let words = COUNTER_WORDS + (rows_bytes as usize / 8).max(inputs.len() * 4);
+        if words > self.host.len() {
+            self.host = HostWords::new(device, words.next_power_of_two())?;
+        }
+        let to = &mut self.host.words_mut()[COUNTER_WORDS..];
+        for (words, scalar) in to.chunks_exact_mut(4).zip(inputs) {
+            // SAFETY: a scalar is four 64-bit limbs in memory.
+            words.copy_from_slice(&unsafe { std::mem::transmute::<Scalar, [u64; 4]>(*scalar) });
+        }
+        Ok(())
+    }
 }
 
 /// Events between the phases of a proof.
-pub(super) struct Clock(Vec<Event>);
+pub(super) struct Clock {
+    /// Begin and end of the upload.
+    pub(super) upload: [Event; 2],
+    /// Before the first phase of the computation, and after each.
+    compute: Vec<Event>,
+    /// After a piece of a key was brought to each of its places, and after its last use.
+    brought: [Event; 2],
+    used: [Event; 2],
+}
 
-/// What ends at each event of the clock but the first.
-const PHASES: [&str; 7] = [
-    "upload", "ntt", "msm_h", "msm_l", "msm_a", "msm_b_g1", "msm_b_g2",
-];
+/// The phases of a computation.
+const PHASES: [&str; 6] = ["ntt", "msm_h", "msm_l", "msm_a", "msm_b_g1", "msm_b_g2"];
 
 impl Clock {
     pub(super) fn new(device: &Device) -> Result<Self, BackendError> {
         let events = (0..=PHASES.len()).map(|_| device.event());
-        Ok(Self(events.collect::<Result<_, _>>()?))
+        let two = || Ok::<_, BackendError>([device.event()?, device.event()?]);
+        Ok(Self {
+            upload: two()?,
+            compute: events.collect::<Result<_, _>>()?,
+            brought: two()?,
+            used: two()?,
+        })
     }
 
     fn times(&self) -> Result<PhaseTimes, BackendError> {
-        let times = PHASES.iter().zip(self.0.windows(2));
-        let times = times.map(|(&name, pair)| Ok((name, pair[1].since_ms(&pair[0])?)));
-        Ok(PhaseTimes(times.collect::<Result<_, BackendError>>()?))
-    }
-}
-
-/// Copies the columns to the device; they may be written again when this returns.
-/// Those that are not page-locked go through `ring`, if there is one.
-pub(super) fn upload(
-    bench: &Bench<'_>,
-    ring: Option<&mut StagingRing>,
-    columns: &Columns,
-    inputs: &[Scalar],
-    sizes: &CircuitSizes,
-) -> Result<(), BackendError> {
-    let device = bench.device;
-    let passed = &bench.clock.0[1];
-    let mut ring = ring;
-    let outcome = device
-        .record(Lane::Upload, &bench.clock.0[0])
-        .and_then(|()| queue_upload(bench, ring.as_deref_mut(), columns, inputs, sizes))
-        .and_then(|()| device.record(Lane::Upload, passed))
-        .and_then(|()| passed.wait());
-    if outcome.is_err() {
-        // Some copies may be under way: nothing reads the columns after this.
-        let _ = device.wait(Lane::Upload);
-    }
-    if let Some(ring) = ring {
-        ring.finish();
-    }
-    outcome?;
-    device.follow(Lane::Compute, passed)
-}
-
-fn queue_upload(
-    bench: &Bench<'_>,
-    mut ring: Option<&mut StagingRing>,
-    columns: &Columns,
-    inputs: &[Scalar],
-    sizes: &CircuitSizes,
-) -> Result<(), BackendError> {
-    let device = bench.device;
-    let regions = bench.regions;
-    let column = sizes.domain() as u64 * SCALAR_BYTES;
-    let mut padded = |to: Region, from: &Column| {
-        copy_column(device, ring.as_deref_mut(), to, from)?;
-        let used = from.len() as u64 * SCALAR_BYTES;
-        device.fill(Lane::Upload, to.part(used, to.bytes() - used), 0)
-    };
-    padded(regions.a.part(0, column), &columns.a)?;
-    padded(regions.scratch.part(0, column), &columns.b)?;
-    if let Some(c) = &columns.c {
-        padded(regions.scratch.part(align(column), column), c)?;
-    }
-    let used = inputs.len() as u64 * SCALAR_BYTES;
-    let aux = sizes.aux as u64 * SCALAR_BYTES;
-    padded(regions.assignment.part(used, aux), &columns.aux)?;
-    // SAFETY: `upload` waits for the lane before its borrows end.
-    unsafe { device.copy_in(Lane::Upload, regions.assignment, inputs) }
-}
-
-/// Queues the copies of one column.
-fn copy_column(
-    device: &Device,
-    ring: Option<&mut StagingRing>,
-    to: Region,
-    from: &Column,
-) -> Result<(), BackendError> {
-    let buffer = from.buffer();
-    let bytes = &buffer.as_bytes()[..from.len() * SCALAR_BYTES as usize];
-    if let (false, Some(ring)) = (buffer.is_page_locked(), ring) {
-        return ring.copy(bytes, |chunk, offset| {
-            let passed = device.event()?;
-            let to = to.part(offset as u64, chunk.len() as u64);
-            // SAFETY: the ring keeps the chunk until the event has passed.
-            let copied = unsafe { device.copy_in(Lane::Upload, to, chunk) };
-            let queued = copied.and_then(|()| device.record(Lane::Upload, &passed));
-            if let Err(error) = queued {
-                // The chunk goes back without a fence.
-                let _ = device.wait(Lane::Upload);
-                return Err(error);
-            }
-            Ok(passed)
-        });
-    }
-    for range in buffer.copy_ranges() {
-        let end = range.end.min(bytes.len());
-        if range.start < end {
-            let part = &bytes[range.start..end];
-            // SAFETY: `upload` waits for the lane before its borrows end.
-            unsafe {
-                device.copy_in(
-                    Lane::Upload,
-                    to.part(range.start as u64, part.len() as u64),
-                    part,
-                )
-            }?;
+        let [begin, end] = &self.upload;
+        let mut times = vec![("upload", end.since_ms(begin)?)];
+        for (&name, pair) in PHASES.iter().zip(self.compute.windows(2)) {
+            times.push((name, pair[1].since_ms(&pair[0])?));
         }
+        Ok(PhaseTimes(times))
     }
-    Ok(())
 }
 
 /// Where the points of a proof's key are.
 pub(super) enum KeyPoints<'a> {
     /// On the device.
     Resident(&'a ResidentKey),
-    /// In their source: brought to `place` piece by piece, as they are used.
+    /// Elsewhere: brought piece by piece, one while the one before is summed.
     Streamed {
-        source: &'a dyn PointBytes,
-        staging: &'a mut Staging,
-        place: Region,
+        from: Origin<'a>,
+        places: [Region; 2],
         piece_len: usize,
+        /// Pieces that were brought.
+        count: usize,
     },
+}
+
+/// Where the pieces of a key come from.
+pub(super) enum Origin<'a> {
+    /// Its source; and where the points are kept for the next proof.
+    Source {
+        source: &'a Arc<dyn PointBytes>,
+        staging: Taken<'a, Staging>,
+        keep: Option<&'a HostKey>,
+    },
+    /// Page-locked memory.
+    Host(&'a HostKey),
 }
 
 impl KeyPoints<'_> {
     fn tier(&self) -> KeyTier {
         match self {
             Self::Resident(_) => KeyTier::Resident,
-            Self::Streamed { .. } => KeyTier::File,
+            Self::Streamed { from, .. } => match from {
+                Origin::Source { .. } => KeyTier::File,
+                Origin::Host(_) => KeyTier::Pinned,
+            },
         }
     }
 
@@ -194,71 +183,164 @@ impl KeyPoints<'_> {
         }
     }
 
-    /// The points of a range, on the device. Those of another range are gone.
-    fn bring(
+    /// The points of a range, on the device for what the compute lane is given from now
+    /// on. Those of the range before are there too, older ones are gone.
+    async fn bring(
         &mut self,
-        device: &Device,
+        bench: &Bench<'_>,
         section: Section,
         range: Range<usize>,
     ) -> Result<Region, BackendError> {
-        match self {
-            Self::Resident(key) => Ok(key.points(section)),
+        let (from, places, count) = match self {
+            Self::Resident(key) => return Ok(key.points(section)),
             Self::Streamed {
+                from,
+                places,
+                count,
+                ..
+            } => (from, places, count),
+        };
+        let (device, clock) = (bench.device, bench.clock);
+        let place = *count % 2;
+        if *count >= 2 {
+            // The last sum of what is there may not have ended.
+            device.follow(Lane::Keys, &clock.used[place])?;
+        }
+        *count += 1;
+        let points = places[place].part(0, range.len() as u64 * point_bytes(section));
+        match from {
+            Origin::Source {
                 source,
                 staging,
-                place,
-                ..
+                keep,
             } => {
-                // The sum of the piece before, of this query or the one before, still
-                // reads the place.
-                device.wait(Lane::Compute)?;
-                staging.load(device, *source, section, range, *place)?;
-                Ok(*place)
+                let start = range.start;
+                staging
+                    .points(device, source, section, range, points)
+                    .await?;
+                if let Some(key) = keep {
+                    // SAFETY: the proof has the key until it has waited for the lane.
+                    unsafe { key.keep(device, section, start, points) }?;
+                }
+            }
+            Origin::Host(key) => {
+                // SAFETY: as above; a key that is whole is fetched no more.
+                unsafe { key.bring(device, section, range.start, points) }?;
+                device.record(Lane::Keys, &clock.brought[place])?;
+                device.follow(Lane::Compute, &clock.brought[place])?;
+            }
+        }
+        Ok(points)
+    }
+
+    /// What was brought last is not read after what is queued now.
+    fn used(&self, bench: &Bench<'_>) -> Result<(), BackendError> {
+        match self {
+            Self::Resident(_) => Ok(()),
+            Self::Streamed { count, .. } => {
+                let place = (*count + 1) % 2;
+                let event = &bench.clock.used[place];
+                bench.device.record(Lane::Compute, event)
             }
         }
     }
+
+    /// Every piece was brought and summed.
+    async fn end(&self, device: &Device) -> Result<(), BackendError> {
+        if let Self::Streamed { from, .. } = self {
+            device.passed(Lane::Keys).await?;
+            if let Origin::Source {
+                keep: Some(key), ..
+            } = from
+            {
+                key.set_loaded();
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Proves what [`upload`] brought.
-pub(super) fn prove(
+/// What is left of a proof to do on the host.
+pub(super) struct Computed {
+    h: Sum<G1Projective>,
+    l: Sum<G1Projective>,
+    a: Sum<G1Projective>,
+    b_g1: Sum<G1Projective>,
+    b_g2: Sum<G2Projective>,
+    pub(super) phases: PhaseTimes,
+    pub(super) tier: KeyTier,
+}
+
+impl Computed {
+    /// The proof.
+    pub(super) fn finish(
+        &self,
+        vk: &VerifyingKey<Bls12>,
+        r: Scalar,
+        s: Scalar,
+        watch: Option<&dyn Watch>,
+    ) -> Proof<Bls12> {
+        let mut sums = Sums {
+            h: self.h.total(),
+            l: self.l.total(),
+            a: self.a.total(),
+            b_g1: self.b_g1.total(),
+            b_g2: self.b_g2.total(),
+        };
+        if let Some(watch) = watch {
+            show_sums(watch, &mut sums);
+        }
+        assemble(vk, &sums, r, s)
+    }
+}
+
+/// Computes what [`upload`](super::upload::upload) brought, and waits for it.
+pub(super) async fn prove(
     bench: &Bench<'_>,
     statement: &Statement<'_>,
-    vk: &VerifyingKey<Bls12>,
     key: &mut KeyPoints<'_>,
     shape: &ResidentShape,
-) -> Result<Proved, BackendError> {
+) -> Result<Computed, BackendError> {
     let device = bench.device;
-    let passed = |phase: usize| device.record(Lane::Compute, &bench.clock.0[phase]);
-    quotient(bench, &statement.shape.sizes)?;
-    passed(2)?;
+    let sizes = &statement.shape.sizes;
+    let passed = |phase: usize| device.record(Lane::Compute, &bench.clock.compute[phase]);
+    if let Some(watch) = bench.watch {
+        show_uploaded(device, watch, bench.regions, sizes)?;
+    }
+    passed(0)?;
+    quotient(bench, sizes)?;
+    passed(1)?;
+    if let Some(watch) = bench.watch {
+        show_quotient(device, watch, bench.regions, sizes)?;
+    }
     let mut queries = Queries {
         bench,
         key,
         shape,
-        sizes: &statement.shape.sizes,
+        sizes,
         counts: Counts::of(statement.shape),
     };
-    let h = queries.sum::<G1Projective>(Section::H)?;
+    let h = queries.sum::<G1Projective>(Section::H).await?;
+    passed(2)?;
+    let l = queries.sum::<G1Projective>(Section::L).await?;
     passed(3)?;
-    let l = queries.sum::<G1Projective>(Section::L)?;
+    let a = queries.sum::<G1Projective>(Section::A).await?;
     passed(4)?;
-    let a = queries.sum::<G1Projective>(Section::A)?;
+    let b_g1 = queries.sum::<G1Projective>(Section::BG1).await?;
     passed(5)?;
-    let b_g1 = queries.sum::<G1Projective>(Section::BG1)?;
+    let b_g2 = queries.sum::<G2Projective>(Section::BG2).await?;
     passed(6)?;
-    let b_g2 = queries.sum::<G2Projective>(Section::BG2)?;
-    passed(7)?;
-    let sums = Sums {
-        h: h.total(device)?,
-        l: l.total(device)?,
-        a: a.total(device)?,
-        b_g1: b_g1.total(device)?,
-        b_g2: b_g2.total(device)?,
-    };
-    Ok(Proved {
-        proof: assemble(vk, &sums, statement.r, statement.s),
+    device.passed(Lane::Compute).await?;
+    key.end(device).await?;
+    let host = bench.host;
+    Ok(Computed {
+        h: h.fetched(host),
+        l: l.fetched(host),
+        a: a.fetched(host),
+        b_g1: b_g1.fetched(host),
+        b_g2: b_g2.fetched(host),
         phases: bench.clock.times()?,
-        tier: Some(key.tier()),
+        tier: key.tier(),
     })
 }
 
@@ -271,51 +353,69 @@ struct Queries<'a, 'k> {
     counts: Counts,
 }
 
-/// A sum under way: what is added up, and what still lies on the device.
+/// A sum: what is added up, and the rows that are not.
 struct Sum<P> {
     done: P,
-    made: Option<Made>,
+    rows: Rows,
 }
 
 impl<P: RowPoint> Sum<P> {
-    fn total(&self, device: &Device) -> Result<P, BackendError> {
-        match &self.made {
-            None => Ok(self.done),
-            Some(made) => Ok(self.done + made.total::<P>(device)?),
+    fn total(&self) -> P {
+        self.done + self.rows.total::<P>()
+    }
+}
+
+/// A sum under way: what is added up, and what still lies on the device.
+struct Summing<P> {
+    done: P,
+    made: Made,
+}
+
+impl<P: RowPoint> Summing<P> {
+    fn fetched(&self, host: &HostWords) -> Sum<P> {
+        Sum {
+            done: self.done,
+            rows: self.made.rows::<P>(host),
         }
     }
 }
 
 impl Queries<'_, '_> {
     /// Queues the sum of a query. Of several pieces all but the last are waited for,
-    /// since the next one takes their place.
-    fn sum<P: RowPoint>(&mut self, section: Section) -> Result<Sum<P>, BackendError> {
+    /// since the next one's rows take the place of theirs; meanwhile the next one comes.
+    async fn sum<P: RowPoint>(&mut self, section: Section) -> Result<Summing<P>, BackendError> {
         let (bench, device) = (self.bench, self.bench.device);
         let count = self.counts.of_section(section);
         let at = QUERIES.iter().position(|&query| query == section);
         let at = at.expect("a query") as u64;
         let share = bench.regions.rows.bytes() / QUERIES.len() as u64;
         let rows = bench.regions.rows.part(at * share, share);
-        let mut sum = Sum {
+        let host_at = COUNTER_WORDS + (at * share) as usize / 8;
+        let mut sum = Summing {
             done: P::identity(),
-            made: None,
+            made: Made::default(),
         };
         for start in (0..count).step_by(self.key.piece_len(count).max(1)) {
             let len = self.key.piece_len(count).min(count - start);
-            if let Some(made) = sum.made.take() {
-                sum.done += made.total::<P>(device)?;
+            let points = self.key.bring(bench, section, start..start + len).await?;
+            if start != 0 {
+                device.passed(Lane::Compute).await?;
+                let rows = sum.made.rows::<P>(bench.host);
+                let total = on_thread("adding rows", move || rows.total::<P>());
+                sum.done += total.await?;
             }
             let query = Query {
                 section,
                 count: len,
-                points: self.key.bring(device, section, start..start + len)?,
+                points,
                 index: self
                     .shape
                     .index(section)
                     .map(|index| index.part(start as u64 * 4, len as u64 * 4)),
                 rows,
+                host_at,
             };
-            sum.made = Some(match section {
+            sum.made = match section {
                 Section::H => {
                     let scalars = bench
                         .regions
@@ -323,8 +423,9 @@ impl Queries<'_, '_> {
                         .part(start as u64 * SCALAR_BYTES, len as u64 * SCALAR_BYTES);
                     query.whole(bench, scalars, bench.regions.scratch)?
                 }
-                _ => query.sum(bench, self.scalars(section, start, len))?,
-            });
+                _ => query.sum(bench, self.scalars(section, start, len)).await?,
+            };
+            self.key.used(bench)?;
         }
         Ok(sum)
     }
@@ -345,26 +446,30 @@ impl Queries<'_, '_> {
 
 /// Queues the transforms: evaluations of A and B (and C) in, coefficients of h out.
 fn quotient(bench: &Bench<'_>, sizes: &CircuitSizes) -> Result<(), BackendError> {
-    let len = sizes.domain();
-    if len == 1 {
+    match sizes.domain() {
         // Nothing to divide: h has no coefficient that is used.
-        return Ok(());
+        1 => Ok(()),
+        len => quotient_of(bench, len),
     }
+}
+
+/// The same for columns of `len` scalars, at least two.
+pub(super) fn quotient_of(bench: &Bench<'_>, len: usize) -> Result<(), BackendError> {
     let column = len as u64 * SCALAR_BYTES;
-    let b = bench.regions.scratch.part(0, column);
-    let c = bench.regions.scratch.part(align(column), column);
+    let [a, b, c] =
+        [&bench.regions.a, &bench.regions.b, &bench.regions.c].map(|region| region.part(0, column));
     let vanishing_inverse = raw_scalar(&vanishing_inverse(len));
     let transforms = match bench.transforms {
         Transforms::Six => 6,
         Transforms::Seven => 7,
     };
     call("the quotient polynomial", |message| {
-        // SAFETY: three regions of `len` scalars, written by the upload that the
-        // compute lane follows.
+        // SAFETY: three regions of `len` scalars, written by an upload that was waited
+        // for.
         unsafe {
             border::cuzk_quotient(
                 bench.device.raw(),
-                bench.regions.a.address(),
+                a.address(),
                 b.address(),
                 c.address(),
                 len.ilog2(),

@@ -4,8 +4,10 @@
 //! added, and only the rest is gathered and multiplied.
 
 use super::border::{self, call};
-use super::device::{Device, Lane, Region};
-use super::plan::{Cut, SCALAR_BYTES, align, partials_bytes, point_bytes, row_bytes};
+use super::device::{HostWords, Lane, Region};
+use super::plan::{
+    COUNTERS_BYTES, Cut, SCALAR_BYTES, align, partials_bytes, point_bytes, row_bytes,
+};
 use super::prove::Bench;
 use super::rows::{RowPoint, combine};
 use crate::error::BackendError;
@@ -18,31 +20,51 @@ pub(super) struct Query {
     pub(super) points: Region,
     pub(super) index: Option<Region>,
     pub(super) rows: Region,
+    /// The first of as many words of the host, where the rows are fetched to.
+    pub(super) host_at: usize,
 }
 
-/// Rows on the device that make a sum.
+/// Rows on the device that make a sum, which are being fetched.
+#[derive(Default)]
 pub(super) struct Made {
-    /// The sum of ones, if there were any.
-    ones: Option<Region>,
-    /// The rows of a multiplication, if there was one.
-    rest: Option<(Region, Cut)>,
+    /// Where the sum of ones is fetched to, if there were any.
+    ones: Option<usize>,
+    /// Where the rows of a multiplication are fetched to, if there was one.
+    rest: Option<(usize, Cut)>,
 }
 
 impl Made {
-    /// Fetches the rows and adds them up.
-    pub(super) fn total<P: RowPoint>(&self, device: &Device) -> Result<P, BackendError> {
+    /// The rows, when the lane has been waited for.
+    pub(super) fn rows<P: RowPoint>(&self, host: &HostWords) -> Rows {
+        let words = |at: usize, len: usize| host.words()[at..][..len].to_vec();
+        Rows {
+            ones: self.ones.map(|at| words(at, P::WORDS)),
+            rest: self.rest.map(|(at, cut)| {
+                let len = cut.chunks() * cut.windows() * P::WORDS;
+                (words(at, len), cut)
+            }),
+        }
+    }
+}
+
+/// Rows that make a sum.
+#[derive(Default)]
+pub(super) struct Rows {
+    ones: Option<Vec<u64>>,
+    rest: Option<(Vec<u64>, Cut)>,
+}
+
+impl Rows {
+    /// Adds them up.
+    pub(super) fn total<P: RowPoint>(&self) -> P {
         let mut sum = P::identity();
-        if let Some(region) = self.ones {
-            let mut row = vec![0u64; P::WORDS];
-            device.copy_out(Lane::Compute, &mut row, region)?;
-            sum += P::from_row(&row);
+        if let Some(row) = &self.ones {
+            sum += P::from_row(row);
         }
-        if let Some((region, cut)) = &self.rest {
-            let mut rows = vec![0u64; cut.chunks() * cut.windows() * P::WORDS];
-            device.copy_out(Lane::Compute, &mut rows, *region)?;
-            sum += combine::<P>(&rows, cut.windows(), cut.window_bits);
+        if let Some((rows, cut)) = &self.rest {
+            sum += combine::<P>(rows, cut.windows(), cut.window_bits);
         }
-        Ok(sum)
+        sum
     }
 }
 
@@ -56,6 +78,15 @@ impl Bump {
         self.0 = self.0.part(used, self.0.bytes() - used);
         taken
     }
+
+    /// From `spare` where that has room.
+    fn take_beside(&mut self, spare: Region, bytes: u64) -> Region {
+        if align(bytes) <= spare.bytes() {
+            spare.part(0, bytes)
+        } else {
+            self.take(bytes)
+        }
+    }
 }
 
 impl Query {
@@ -67,73 +98,108 @@ impl Query {
         work: Region,
     ) -> Result<Made, BackendError> {
         if self.count == 0 {
-            return Ok(Made {
-                ones: None,
-                rest: None,
-            });
+            return Ok(Made::default());
         }
         let cut = bench.cutting.cut(self.count);
-        let rows = self
-            .rows
-            .part(align(row_bytes(self.section)), cut.rows_bytes(self.section));
-        self.multiply(bench, cut, self.points, scalars, work, rows)?;
+        self.multiply(bench, cut, self.points, scalars, work)?;
         Ok(Made {
             ones: None,
-            rest: Some((rows, cut)),
+            rest: Some((self.fetch_rest(bench, cut)?, cut)),
         })
     }
 
     /// The sum of a query whose scalars, or what its indices point into, are these.
-    pub(super) fn sum(&self, bench: &Bench<'_>, scalars: Region) -> Result<Made, BackendError> {
+    pub(super) async fn sum(
+        &self,
+        bench: &Bench<'_>,
+        scalars: Region,
+    ) -> Result<Made, BackendError> {
         if self.count == 0 {
-            return Ok(Made {
-                ones: None,
-                rest: None,
-            });
+            return Ok(Made::default());
         }
         let mut scratch = Bump(bench.regions.scratch);
         let list_bytes = self.count as u64 * 4;
         let (ones, rest) = (scratch.take(list_bytes), scratch.take(list_bytes));
-        let found = self.split(bench, scalars, ones, rest)?;
+        self.split(bench, scalars, ones, rest)?;
+        let found = self.found(bench).await?;
         // Without room to gather the full scalars and their points, nearly all of
         // them are multiplied anyway.
-        let gathered_bytes = bench
-            .cutting
-            .gathered_bytes(self.section, found.rest as usize);
+        let spare = bench.regions.b;
+        let gathered_bytes =
+            bench
+                .cutting
+                .gathered_bytes(self.section, found.rest as usize, spare.bytes());
         if !bench.is_split || gathered_bytes > scratch.0.bytes() {
             let scalars = match self.index {
                 None => scalars,
                 Some(_) => {
-                    let gathered = scratch.take(self.count as u64 * SCALAR_BYTES);
+                    let bytes = self.count as u64 * SCALAR_BYTES;
+                    let gathered = scratch.take_beside(spare, bytes);
                     self.gather_scalars(bench, scalars, None, self.count, gathered)?;
                     gathered
                 }
             };
             return self.whole(bench, scalars, scratch.0);
         }
-        let mut made = Made {
-            ones: None,
-            rest: None,
-        };
+        let mut made = Made::default();
         if found.ones != 0 {
             let row = self.rows.part(0, row_bytes(self.section));
             self.add_ones(bench, ones, scratch.0, row)?;
-            made.ones = Some(row);
+            self.fetch(bench, self.host_at, row)?;
+            made.ones = Some(self.host_at);
         }
         if found.rest != 0 {
             let count = found.rest as usize;
             let cut = bench.cutting.cut(count);
             let gathered = scratch.take(count as u64 * SCALAR_BYTES);
             self.gather_scalars(bench, scalars, Some(rest), count, gathered)?;
-            let points = scratch.take(count as u64 * point_bytes(self.section));
+            let bytes = count as u64 * point_bytes(self.section);
+            let points = scratch.take_beside(spare, bytes);
             self.gather_points(bench, rest, count, points)?;
-            let rows = self
-                .rows
-                .part(align(row_bytes(self.section)), cut.rows_bytes(self.section));
-            self.multiply(bench, cut, points, gathered, scratch.0, rows)?;
-            made.rest = Some((rows, cut));
+            self.multiply(bench, cut, points, gathered, scratch.0)?;
+            made.rest = Some((self.fetch_rest(bench, cut)?, cut));
         }
         Ok(made)
+    }
+
+    /// Queues every kernel that a sum may want, whatever the scalars are.
+    pub(super) fn every_kernel(
+        &self,
+        bench: &Bench<'_>,
+        scalars: Region,
+    ) -> Result<(), BackendError> {
+        let cut = bench.cutting.cut(self.count);
+        let mut scratch = Bump(bench.regions.scratch);
+        let list_bytes = self.count as u64 * 4;
+        let (ones, rest) = (scratch.take(list_bytes), scratch.take(list_bytes));
+        self.split(bench, scalars, ones, rest)?;
+        bench.device.fill(Lane::Compute, rest, 0)?;
+        let gathered = scratch.take(self.count as u64 * SCALAR_BYTES);
+        self.gather_scalars(bench, scalars, Some(rest), self.count, gathered)?;
+        let points = scratch.take(self.count as u64 * point_bytes(self.section));
+        self.gather_points(bench, rest, self.count, points)?;
+        let row = self.rows.part(0, row_bytes(self.section));
+        self.add_ones(bench, ones, scratch.0, row)?;
+        self.multiply(bench, cut, points, gathered, scratch.0)
+    }
+
+    /// Where the rows of a multiplication lie.
+    fn rest_rows(&self, cut: Cut) -> Region {
+        let ones = align(row_bytes(self.section));
+        self.rows.part(ones, cut.rows_bytes(self.section))
+    }
+
+    /// Queues the copy of these to the host, and says to which of its words.
+    fn fetch_rest(&self, bench: &Bench<'_>, cut: Cut) -> Result<usize, BackendError> {
+        let at = self.host_at + align(row_bytes(self.section)) as usize / 8;
+        self.fetch(bench, at, self.rest_rows(cut))?;
+        Ok(at)
+    }
+
+    fn fetch(&self, bench: &Bench<'_>, at: usize, rows: Region) -> Result<(), BackendError> {
+        // SAFETY: the words are this query's; whoever reads them, or lets go of the
+        // slot, has waited for the lane.
+        unsafe { bench.host.fetch(bench.device, Lane::Compute, at, rows) }
     }
 
     fn multiply(
@@ -143,8 +209,8 @@ impl Query {
         points: Region,
         scalars: Region,
         work: Region,
-        rows: Region,
     ) -> Result<(), BackendError> {
+        let rows = self.rest_rows(cut);
         assert!(points.bytes() >= cut.count as u64 * point_bytes(self.section));
         assert!(scalars.bytes() >= cut.count as u64 * SCALAR_BYTES);
         let function = match self.section {
@@ -172,15 +238,15 @@ impl Query {
         })
     }
 
-    /// Sorts the entries and waits for their numbers.
+    /// Queues the sorting of the entries.
     fn split(
         &self,
         bench: &Bench<'_>,
         scalars: Region,
         ones: Region,
         rest: Region,
-    ) -> Result<Found, BackendError> {
-        let counters = bench.regions.counters;
+    ) -> Result<(), BackendError> {
+        let counters = bench.regions.counters.part(0, COUNTERS_BYTES);
         call("splitting scalars", |message| {
             // SAFETY: the lists have room for every entry, the counters for three
             // words, and the function checks each index against the scalars.
@@ -199,9 +265,14 @@ impl Query {
                 )
             }
         })?;
-        let mut found = [0u32; 3];
-        bench.device.copy_out(Lane::Compute, &mut found, counters)?;
-        let [ones, rest, wrong] = found;
+        self.fetch(bench, 0, counters)
+    }
+
+    /// Waits for the numbers of sorted entries.
+    async fn found(&self, bench: &Bench<'_>) -> Result<Found, BackendError> {
+        bench.device.passed(Lane::Compute).await?;
+        let words = bench.host.words();
+        let [ones, rest, wrong] = [words[0] as u32, (words[0] >> 32) as u32, words[1] as u32];
         if wrong != 0 {
             return Err(BackendError::Unreduced {
                 what: "the assignment",
@@ -220,17 +291,22 @@ impl Query {
         out: Region,
     ) -> Result<(), BackendError> {
         let address = |region: Option<Region>| region.map_or(std::ptr::null_mut(), |r| r.address());
+        let words = |region: Option<Region>| region.map_or(0, |r| r.bytes() as usize / 4);
         call("gathering scalars", |message| {
-            // SAFETY: entries were made by `split` from indices it checked; `out`
-            // has room for `count` scalars.
+            // SAFETY: entries were made by `split` from indices it checked; the
+            // function compares the lengths with what it needs.
             unsafe {
                 border::cuzk_gather_scalars(
                     bench.device.raw(),
                     scalars.address(),
+                    (scalars.bytes() / SCALAR_BYTES) as usize,
                     address(self.index),
+                    words(self.index),
                     address(entries),
+                    words(entries),
                     count,
                     out.address(),
+                    (out.bytes() / SCALAR_BYTES) as usize,
                     message,
                 )
             }
@@ -244,17 +320,21 @@ impl Query {
         count: usize,
         out: Region,
     ) -> Result<(), BackendError> {
+        let bytes = point_bytes(self.section);
         call("gathering points", |message| {
-            // SAFETY: entries are below the query's number of points; `out` has
-            // room for `count` points.
+            // SAFETY: entries are below the query's number of points; the function
+            // compares the lengths with what it needs.
             unsafe {
                 border::cuzk_gather_points(
                     bench.device.raw(),
                     self.points.address(),
-                    point_bytes(self.section) as usize,
+                    (self.points.bytes() / bytes) as usize,
+                    bytes as usize,
                     entries.address(),
+                    entries.bytes() as usize / 4,
                     count,
                     out.address(),
+                    (out.bytes() / bytes) as usize,
                     message,
                 )
             }
@@ -274,17 +354,20 @@ impl Query {
             _ => border::cuzk_sum_g1,
         };
         call("adding points", |message| {
-            // SAFETY: the first counter is the number of ones, each below the
-            // query's number of points.
+            // SAFETY: the first counter is the number of ones, each an entry of the
+            // query; the function compares the lengths with what it needs.
             unsafe {
                 function(
                     bench.device.raw(),
                     self.points.address(),
+                    (self.points.bytes() / point_bytes(self.section)) as usize,
                     ones.address(),
+                    ones.bytes() as usize / 4,
                     bench.regions.counters.address(),
                     work.address(),
                     work.bytes() as usize,
                     row.address(),
+                    row.bytes() as usize,
                     message,
                 )
             }

@@ -1,209 +1,26 @@
 //! What stays on the device from proof to proof: the points of keys and the index
 //! lists of circuits.
 
-use std::mem::take;
-use std::num::NonZeroUsize;
-use std::ops::Range;
+use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
-use cuzk_pinned::PinnedBacking;
-
-use super::border::{self, call};
-use super::device::{Device, DeviceMemory, Event, Lane, Region};
+use super::arena::{Arena, Lease};
+use super::device::{Device, Region};
 use super::plan::{Counts, QUERIES, align, point_bytes};
-use super::points::{Encoding, PointBytes};
-use crate::error::{BackendError, PointFault};
+use super::points::PointBytes;
+use super::staging::Staging;
+use crate::device::arena::End;
+use crate::error::BackendError;
 use crate::key::Section;
-use crate::shape::CircuitShape;
-
-/// Index entries copied at a time.
-const INDEX_PIECE: usize = 1 << 17;
-/// No wrong point.
-const NO_FAULT: u64 = u64::MAX;
-
-/// Two page-locked buffers through which a key's bytes go to the device, with a
-/// place of the same size on the device for each, and threads that fill them.
-pub(super) struct Staging {
-    halves: [Half; 2],
-    threads: NonZeroUsize,
-    faults: DeviceMemory,
-}
-
-struct Half {
-    buffer: PinnedBacking,
-    encoded: DeviceMemory,
-    /// The buffer and its place are free after this.
-    free: Event,
-    is_used: bool,
-}
-
-impl Drop for Staging {
-    /// Before the buffers go to their pool.
-    fn drop(&mut self) {
-        for half in &self.halves {
-            if half.is_used {
-                // After an error of the device it reads nothing any more.
-                let _ = half.free.wait();
-            }
-        }
-    }
-}
-
-impl Staging {
-    pub(super) fn new(
-        device: &Device,
-        buffers: [PinnedBacking; 2],
-        threads: NonZeroUsize,
-    ) -> Result<Self, BackendError> {
-        let half = |buffer: PinnedBacking| {
-            let encoded = device.allocate("encoded points", buffer.len() as u64)?;
-            Ok::<_, BackendError>(Half {
-                buffer,
-                encoded,
-                free: device.event()?,
-                is_used: false,
-            })
-        };
-        let [first, second] = buffers;
-        Ok(Self {
-            halves: [half(first)?, half(second)?],
-            threads,
-            faults: device.allocate("faults of points", 8)?,
-        })
-    }
-
-    /// Brings the points `range` of a section into `points`, decoded and checked, and
-    /// waits for them.
-    pub(super) fn load(
-        &mut self,
-        device: &Device,
-        source: &dyn PointBytes,
-        section: Section,
-        range: Range<usize>,
-        points: Region,
-    ) -> Result<(), BackendError> {
-        let loaded = self.queue_load(device, source, section, range, points);
-        if loaded.is_err() {
-            // What is queued may still read the buffers.
-            let _ = device.wait(Lane::Upload);
-        }
-        loaded
-    }
-
-    fn queue_load(
-        &mut self,
-        device: &Device,
-        source: &dyn PointBytes,
-        section: Section,
-        range: Range<usize>,
-        points: Region,
-    ) -> Result<(), BackendError> {
-        let bytes = point_bytes(section);
-        let faults = self.faults.region();
-        device.fill(Lane::Upload, faults, 0xff)?;
-        let chunk = self.halves[0].buffer.len() / bytes as usize;
-        for (turn, start) in range.clone().step_by(chunk).enumerate() {
-            let len = chunk.min(range.end - start);
-            let half = &mut self.halves[turn % 2];
-            if take(&mut half.is_used) {
-                half.free.wait()?;
-            }
-            let staged = &mut half.buffer.as_bytes_mut()[..len * bytes as usize];
-            fill(source, section, start, bytes as usize, staged, self.threads)?;
-            let to = points.part((start - range.start) as u64 * bytes, len as u64 * bytes);
-            let copied_to = match source.encoding() {
-                Encoding::Memory => to,
-                Encoding::File => half.encoded.region(),
-            };
-            // From here on the device may read the buffer, whatever fails below.
-            half.is_used = true;
-            // SAFETY: the buffer is not written again before `free` has passed, and
-            // a drop of the staging waits for its device first.
-            unsafe { device.copy_in(Lane::Upload, copied_to, staged) }?;
-            if source.encoding() == Encoding::File {
-                decode(device, section, copied_to, len, start as u64, to, faults)?;
-            }
-            device.record(Lane::Upload, &half.free)?;
-        }
-        let mut fault = [NO_FAULT];
-        device.copy_out(Lane::Upload, &mut fault, faults)?;
-        if fault[0] == NO_FAULT {
-            return Ok(());
-        }
-        let what = match fault[0] % 4 {
-            1 => PointFault::Encoding,
-            2 => PointFault::NotOnCurve,
-            _ => PointFault::Infinity,
-        };
-        Err(source.fault(section, fault[0] / 4, what).into())
-    }
-}
-
-/// Reads points in parallel.
-fn fill(
-    source: &dyn PointBytes,
-    section: Section,
-    start: usize,
-    bytes: usize,
-    staged: &mut [u8],
-    threads: NonZeroUsize,
-) -> Result<(), BackendError> {
-    let count = staged.len() / bytes;
-    let share = count.div_ceil(threads.get()).max(1);
-    std::thread::scope(|scope| {
-        let readers: Vec<_> = staged
-            .chunks_mut(share * bytes)
-            .enumerate()
-            .map(|(at, piece)| scope.spawn(move || source.read(section, start + at * share, piece)))
-            .collect();
-        readers.into_iter().try_for_each(|reader| {
-            reader
-                .join()
-                .map_err(|_| BackendError::Panic("a reader of key points".to_owned()))?
-                .map_err(BackendError::from)
-        })
-    })
-}
-
-/// Queues the decoding of points.
-fn decode(
-    device: &Device,
-    section: Section,
-    encoded: Region,
-    count: usize,
-    first_index: u64,
-    points: Region,
-    faults: Region,
-) -> Result<(), BackendError> {
-    let bytes = count as u64 * point_bytes(section);
-    assert!(encoded.bytes() >= bytes && points.bytes() >= bytes);
-    let function = match section {
-        Section::BG2 => border::cuzk_decode_g2,
-        _ => border::cuzk_decode_g1,
-    };
-    call("decode points", |message| {
-        // SAFETY: both regions hold `count` points (asserted), and `faults` a word.
-        unsafe {
-            function(
-                device.raw(),
-                device.stream(Lane::Upload).cast(),
-                encoded.address(),
-                count,
-                first_index,
-                points.address(),
-                faults.address(),
-                message,
-            )
-        }
-    })
-}
+use crate::shape::{Bitmap, CircuitShape};
 
 /// The points of a key on the device.
 pub(super) struct ResidentKey {
     source: Weak<dyn PointBytes>,
     /// What the regions lie in.
-    memory: DeviceMemory,
+    lease: Lease,
     sections: [Region; QUERIES.len()],
+    is_loaded: Cell<bool>,
 }
 
 impl ResidentKey {
@@ -215,29 +32,42 @@ impl ResidentKey {
             .sum()
     }
 
-    /// Loads a key.
-    pub(super) fn load(
-        device: &Device,
-        staging: &mut Staging,
-        source: &Arc<dyn PointBytes>,
-    ) -> Result<Self, BackendError> {
-        let memory = device.allocate("the points of a key", Self::bytes(&**source))?;
+    /// The place of a key, still empty; `None` if there is no room.
+    pub(super) fn reserve(arena: &Arena, source: &Arc<dyn PointBytes>) -> Option<Self> {
+        let lease = arena.take(Self::bytes(&**source), End::Low)?;
         let mut at = 0;
         let sections = QUERIES.map(|section| {
             let bytes = source.count(section) as u64 * point_bytes(section);
-            let region = memory.region().part(at, bytes);
+            let region = lease.region().part(at, bytes);
             at += align(bytes);
             region
         });
-        for (section, region) in QUERIES.into_iter().zip(sections) {
-            let all = 0..source.count(section);
-            staging.load(device, &**source, section, all, region)?;
-        }
-        Ok(Self {
+        Some(Self {
             source: Arc::downgrade(source),
-            memory,
+            lease,
             sections,
+            is_loaded: Cell::new(false),
         })
+    }
+
+    /// Loads the points.
+    pub(super) async fn load(
+        &self,
+        device: &Device,
+        staging: &mut Staging,
+        source: &Arc<dyn PointBytes>,
+    ) -> Result<(), BackendError> {
+        for (section, region) in QUERIES.into_iter().zip(self.sections) {
+            let all = 0..source.count(section);
+            staging.points(device, source, section, all, region).await?;
+        }
+        self.is_loaded.set(true);
+        Ok(())
+    }
+
+    /// Whether the points are there.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.is_loaded.get()
     }
 
     /// Whether this is that key.
@@ -248,7 +78,7 @@ impl ResidentKey {
 
     /// Bytes held on the device.
     pub(super) fn held_bytes(&self) -> u64 {
-        self.memory.region().bytes()
+        self.lease.bytes()
     }
 
     /// Whether somebody still has the key.
@@ -270,9 +100,10 @@ impl ResidentKey {
 /// indices into inputs and auxiliary variables, one after the other.
 pub(super) struct ResidentShape {
     shape: Weak<CircuitShape>,
-    memory: DeviceMemory,
+    lease: Lease,
     a: Region,
     b: Region,
+    is_loaded: Cell<bool>,
 }
 
 impl ResidentShape {
@@ -281,28 +112,40 @@ impl ResidentShape {
         align(counts.a as u64 * 4) + align(counts.b as u64 * 4)
     }
 
-    /// Makes the lists and copies them.
-    pub(super) fn load(device: &Device, shape: &Arc<CircuitShape>) -> Result<Self, BackendError> {
+    /// The place of the lists, still empty; `None` if there is no room.
+    pub(super) fn reserve(arena: &Arena, shape: &Arc<CircuitShape>) -> Option<Self> {
         let counts = Counts::of(shape);
-        let memory = device.allocate("the index lists of a circuit", Self::bytes(&counts))?;
-        let a = memory.region().part(0, counts.a as u64 * 4);
-        let b = memory
-            .region()
-            .part(align(counts.a as u64 * 4), counts.b as u64 * 4);
-        let inputs = shape.sizes.inputs;
-        let aux = |index: usize| inputs + index;
-        copy_indices(device, a, (0..inputs).chain(shape.a_aux.iter().map(aux)))?;
-        copy_indices(
-            device,
-            b,
-            shape.b_inputs.iter().chain(shape.b_aux.iter().map(aux)),
-        )?;
-        Ok(Self {
+        let lease = arena.take(Self::bytes(&counts), End::Low)?;
+        let region = lease.region();
+        Some(Self {
             shape: Arc::downgrade(shape),
-            memory,
-            a,
-            b,
+            a: region.part(0, counts.a as u64 * 4),
+            b: region.part(align(counts.a as u64 * 4), counts.b as u64 * 4),
+            lease,
+            is_loaded: Cell::new(false),
         })
+    }
+
+    /// Makes the lists and brings them.
+    pub(super) async fn load(
+        &self,
+        device: &Device,
+        staging: &mut Staging,
+        shape: &CircuitShape,
+    ) -> Result<(), BackendError> {
+        let inputs = shape.sizes.inputs;
+        let counts = Counts::of(shape);
+        let a = (0..inputs).chain(ones(&shape.a_aux, inputs));
+        staging.indices(device, a, counts.a, self.a).await?;
+        let b = ones(&shape.b_inputs, 0).chain(ones(&shape.b_aux, inputs));
+        staging.indices(device, b, counts.b, self.b).await?;
+        self.is_loaded.set(true);
+        Ok(())
+    }
+
+    /// Whether the lists are there.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.is_loaded.get()
     }
 
     /// Whether this is that shape.
@@ -312,7 +155,7 @@ impl ResidentShape {
 
     /// Bytes held on the device.
     pub(super) fn held_bytes(&self) -> u64 {
-        self.memory.region().bytes()
+        self.lease.bytes()
     }
 
     /// Whether somebody still has the shape.
@@ -331,25 +174,28 @@ impl ResidentShape {
     }
 }
 
-/// Copies indices a piece at a time.
-fn copy_indices(
-    device: &Device,
-    to: Region,
-    mut indices: impl Iterator<Item = usize>,
-) -> Result<(), BackendError> {
-    let mut piece = Vec::with_capacity(INDEX_PIECE.min(to.bytes() as usize / 4));
-    let mut at = 0;
-    loop {
-        piece.clear();
-        piece.extend(indices.by_ref().take(INDEX_PIECE).map(|index| index as u32));
-        if piece.is_empty() {
-            return Ok(());
-        }
-        let bytes = size_of_val(&piece[..]) as u64;
-        // SAFETY: waited for below, before the piece changes.
-        let copied = unsafe { device.copy_in(Lane::Upload, to.part(at, bytes), &piece) };
-        device.wait(Lane::Upload)?;
-        copied?;
-        at += bytes;
+/// The set bits of a bitmap, `offset` higher.
+fn ones(bitmap: &Bitmap, offset: usize) -> impl Iterator<Item = usize> + Send + 'static {
+    let bitmap = bitmap.clone();
+    (0..bitmap.words().len()).flat_map(move |at| {
+        let word = bitmap.words()[at];
+        std::iter::successors((word != 0).then_some(word), |rest| {
+            let next = rest & (rest - 1);
+            (next != 0).then_some(next)
+        })
+        .map(move |rest| offset + at * 64 + rest.trailing_zeros() as usize)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bits_of_a_bitmap_in_their_order() {
+        let words = [1 << 63 | 5, 0, u64::MAX, 1 << 7];
+        let bitmap = Bitmap::new(words.into(), 4 * 64 - 3);
+        let expected: Vec<_> = bitmap.iter().map(|at| at + 11).collect();
+        assert_eq!(ones(&bitmap, 11).collect::<Vec<_>>(), expected);
     }
 }

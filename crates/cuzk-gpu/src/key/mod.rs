@@ -69,12 +69,16 @@ pub enum PointCheck {
     Subgroup,
 }
 
-/// Where the decoded points of a key live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Where the decoded points of a key live, the slowest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyTier {
     /// In the file: decoded on each use.
     File,
-    /// In host memory: decoded once, [`Key::resident_bytes`] of them.
+    /// In page-locked memory of the host, for a device that has no room for them:
+    /// decoded once, brought to it on each use.
+    Pinned,
+    /// In the memory that proofs are made in, the device's or the host's: decoded once,
+    /// [`Key::resident_bytes`] of them.
     Resident,
 }
 
@@ -82,6 +86,7 @@ impl fmt::Display for KeyTier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             KeyTier::File => "file",
+            KeyTier::Pinned => "pinned",
             KeyTier::Resident => "resident",
         })
     }

@@ -1,9 +1,13 @@
 //! The one program that measures. Each command ends with a record in the folder
 //! that `--out` names.
 
+#[cfg(feature = "cuda")]
+mod bed;
 mod cpu_prove;
 #[cfg(feature = "cuda")]
 mod device_prove;
+#[cfg(feature = "cuda")]
+mod kernels;
 mod one_proof;
 mod params;
 #[cfg(feature = "cuda")]
@@ -38,6 +42,9 @@ enum Command {
     /// The prover's stage on a GPU.
     #[cfg(feature = "cuda")]
     DeviceProve(device_prove::Options),
+    /// The device's time for a proof beside sppark's kernels, each alone.
+    #[cfg(feature = "cuda")]
+    Kernels(kernels::Options),
     /// How columns reach page-locked memory and the device, on a GPU.
     #[cfg(feature = "cuda")]
     Placements(placements::Options),
@@ -65,6 +72,8 @@ fn main() -> Result<()> {
         Command::Synth(options) => synth::run(&options),
         #[cfg(feature = "cuda")]
         Command::DeviceProve(options) => device_prove::run(&options),
+        #[cfg(feature = "cuda")]
+        Command::Kernels(options) => kernels::run(&options),
         #[cfg(feature = "cuda")]
         Command::Placements(options) => placements::run(&options),
     }

@@ -1,4 +1,4 @@
-//! The peer, a warm child process that proves whenever it is told to.
+//! A peer: a warm child process that proves, or runs its kernels, when it is told to.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -7,65 +7,43 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use bellperson::groth16::Proof;
 use blstrs::Bls12;
-use cuzk_tests::mixed::Mixed;
-use serde::Deserialize;
-
-/// What the peer prints of a proof.
-#[derive(Deserialize)]
-struct Batch {
-    prover_ms: f64,
-    proof: String,
-}
+use serde::de::DeserializeOwned;
 
 /// The running peer; it ends when this is dropped.
 pub(crate) struct Peer {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    latest: String,
 }
 
 impl Peer {
-    /// Starts it and waits for its first proof.
-    pub(crate) fn start(program: &Path, key: &Path, circuit: Mixed) -> Result<Self> {
+    /// Starts it.
+    pub(crate) fn start(program: &Path, key: &Path, arguments: &[String]) -> Result<Self> {
         let mut child = Command::new(program)
             .arg(key)
-            .arg(circuit.log_size.to_string())
-            .arg(circuit.full_per_mille.to_string())
-            .arg("1")
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| program.display().to_string())?;
         let input = child.stdin.take().context("a pipe")?;
         let output = BufReader::new(child.stdout.take().context("a pipe")?);
-        let mut peer = Self {
+        Ok(Self {
             child,
             input,
             output,
-            latest: String::new(),
-        };
-        let first_ms = peer.read()?;
-        println!("the peer is warm; its first proof took {first_ms:.0} ms");
-        Ok(peer)
+        })
     }
 
-    /// One proof; milliseconds of the prover without synthesis.
-    pub(crate) fn prove(&mut self) -> Result<f64> {
+    /// Tells it to run, and reads what it says.
+    pub(crate) fn ask<T: DeserializeOwned>(&mut self) -> Result<T> {
         writeln!(self.input)?;
         self.input.flush()?;
         self.read()
     }
 
-    /// Whether its latest proof has the bytes of this one.
-    pub(crate) fn agrees_with(&self, proof: &Proof<Bls12>) -> Result<bool> {
-        let mut bytes = Vec::new();
-        proof.write(&mut bytes)?;
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(hex == self.latest)
-    }
-
-    fn read(&mut self) -> Result<f64> {
+    /// The next line of JSON that it prints.
+    pub(crate) fn read<T: DeserializeOwned>(&mut self) -> Result<T> {
         let mut line = String::new();
         // What else it prints is not ours to read.
         while !line.starts_with('{') {
@@ -73,9 +51,7 @@ impl Peer {
             let read = self.output.read_line(&mut line)?;
             ensure!(read != 0, "the peer ended: {}", self.child.wait()?);
         }
-        let batch: Batch = serde_json::from_str(&line)?;
-        self.latest = batch.proof;
-        Ok(batch.prover_ms)
+        Ok(serde_json::from_str(&line)?)
     }
 }
 
@@ -85,4 +61,11 @@ impl Drop for Peer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A proof's bytes as peers print them.
+pub(crate) fn hex(proof: &Proof<Bls12>) -> Result<String> {
+    let mut bytes = Vec::new();
+    proof.write(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

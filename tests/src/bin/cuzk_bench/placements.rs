@@ -100,7 +100,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             from.elapsed().as_secs_f64()
         );
         for load in loads {
-            memory.measure_ways(load, options.samples, clock.next_cell(), &mut record)?;
+            let (samples, until) = (options.samples, clock.next_cell());
+            match load {
+                // Twice as many, since they differ by place too.
+                Load::Writers(_) => memory.measure_places(load, 2 * samples, until, &mut record)?,
+                _ => memory.measure_ways(load, samples, until, &mut record)?,
+            }
             record.write(&options.out)?;
         }
         memory.measure_copy(options.samples, clock.next_cell(), &mut record);

@@ -162,6 +162,8 @@ pub(crate) struct Assignment {
     pub(crate) c: Vec<Scalar>,
     pub(crate) inputs: Vec<Scalar>,
     pub(crate) aux: Vec<Scalar>,
+    /// The rows of the three matrices.
+    pub(crate) rows: Vec<[LinearCombination<Scalar>; 3]>,
     a_aux: Vec<bool>,
     b_inputs: Vec<bool>,
     b_aux: Vec<bool>,
@@ -264,6 +266,7 @@ impl ConstraintSystem<Scalar> for Assignment {
         self.a.push(a.eval(&self.inputs, &self.aux));
         self.b.push(b.eval(&self.inputs, &self.aux));
         self.c.push(c.eval(&self.inputs, &self.aux));
+        self.rows.push([a, b, c]);
     }
 
     fn push_namespace<NR, N>(&mut self, _: N)

@@ -53,6 +53,7 @@ fn a_key_file_gives_bellpersons_bytes_decoded_or_resident() {
             key: Arc::clone(&key),
             r,
             s,
+            watch: None,
         });
         assert!(pending.columns_read().is_some(), "the columns come back");
         assert_eq!(pending.done().expect("a request that fits").proof, theirs);

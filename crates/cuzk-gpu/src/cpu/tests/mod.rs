@@ -2,6 +2,7 @@
 //! requests that do not fit.
 
 pub(crate) mod circuit;
+pub(crate) mod conformance;
 mod keys;
 mod ntt;
 mod proofs;
@@ -109,12 +110,17 @@ pub(crate) fn job<S>(
         source,
         r,
         s,
+        watch: None,
     }
 }
 
 /// A column of `len` scalars that begins with `scalars`.
 pub(crate) fn column(scalars: &[Scalar], len: usize) -> Column {
-    let pool = PinnedPool::heap(Budget::new(1 << 30));
+    column_in(&PinnedPool::heap(Budget::new(1 << 30)), scalars, len)
+}
+
+/// Such a column from a pool.
+pub(crate) fn column_in(pool: &PinnedPool, scalars: &[Scalar], len: usize) -> Column {
     let request = AcquireRequest {
         buffers: &[Column::bytes(len).expect("a small column")],
         bytes: 0,

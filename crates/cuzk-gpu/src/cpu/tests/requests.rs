@@ -1,9 +1,8 @@
-//! Requests that do not fit, panics and full queues: an error for that request
-//! alone, and the columns back.
+//! Keys that fail or panic when they are read: an error for that request alone, and the
+//! columns back. And what a proof takes.
 
 use std::ops::Deref;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bellperson::groth16::{Parameters, VerifyingKey};
 use blstrs::{Bls12, G1Affine, G2Affine, Scalar};
@@ -11,10 +10,10 @@ use ff::Field;
 
 use crate::column::CColumn;
 use crate::cpu::h::{CSource, Transforms};
-use crate::cpu::tests::circuit::{Assignment, RandomCircuit, bitmap};
-use crate::cpu::tests::{column, job, meaningless_key, options};
+use crate::cpu::tests::circuit::{Assignment, RandomCircuit};
+use crate::cpu::tests::{job, meaningless_key, options};
 use crate::cpu::{CpuBackend, CpuOptions, Job, PointSource, msm};
-use crate::error::{BackendError, KeyError};
+use crate::error::KeyError;
 use crate::key::{KeyTier, Section};
 use crate::shape::CircuitSizes;
 
@@ -41,69 +40,6 @@ fn refused<S: PointSource + 'static>(backend: &CpuBackend, job: Job<S>) -> Strin
         Ok(_) => panic!("a proof of a request that does not fit"),
         Err(error) => error.to_string(),
     }
-}
-
-/// A change that makes a fitting job unfit.
-type Spoil = fn(&mut Job<Parameters<Bls12>>);
-
-#[test]
-fn parts_that_do_not_fit_are_named_with_both_numbers() {
-    let backend = backend();
-    let cases: [(Spoil, &str); 10] = [
-        (
-            |job| job.columns.a = column(&[], 8),
-            "scalars in column a: have 8, want 16",
-        ),
-        (
-            |job| job.columns.b = column(&[], 32),
-            "scalars in column b: have 32, want 16",
-        ),
-        (
-            |job| job.columns.c = None,
-            "scalars in column c: have 0, want 16",
-        ),
-        (
-            |job| job.columns.aux = column(&[], 9),
-            "scalars in column aux: have 9, want 10",
-        ),
-        (
-            |job| job.inputs.truncate(3),
-            "public inputs: have 3, want 4",
-        ),
-        (
-            |job| Arc::make_mut(&mut job.shape).a_aux = bitmap(&[true; 11]),
-            "bits in the density of a: have 11, want 10",
-        ),
-        (
-            |job| Arc::make_mut(&mut job.shape).b_inputs = bitmap(&[]),
-            "bits in the input density of b: have 0, want 4",
-        ),
-        (
-            |job| Arc::make_mut(&mut job.shape).b_aux = bitmap(&[true; 1]),
-            "bits in the density of b: have 1, want 10",
-        ),
-        (
-            |job| {
-                let key = Arc::get_mut(&mut job.source).expect("one owner");
-                Arc::get_mut(&mut key.h).expect("one owner").truncate(14);
-            },
-            "points in key section h: have 14, want 15",
-        ),
-        (
-            |job| {
-                let key = Arc::get_mut(&mut job.source).expect("one owner");
-                key.vk.ic.truncate(1);
-            },
-            "points in key section ic: have 1, want 4",
-        ),
-    ];
-    for (spoil, message) in cases {
-        let mut job = small_job();
-        spoil(&mut job);
-        assert_eq!(refused(&backend, job), message);
-    }
-    let mut pending = backend.submit_job(small_job());
-    assert!(pending.done().is_ok(), "and then a job that fits");
 }
 
 /// What a [`Faulty`] source does when it is asked for a section.
@@ -170,6 +106,7 @@ fn with_source<S>(
         )),
         r: job.r,
         s: job.s,
+        watch: job.watch,
     }
 }
 
@@ -208,74 +145,6 @@ fn a_panic_or_a_key_error_ends_its_job_alone() {
             ]
         );
     }
-}
-
-/// A key whose H section waits for a word.
-struct Gated {
-    key: Parameters<Bls12>,
-    entered: Sender<()>,
-    gate: Mutex<Receiver<()>>,
-}
-
-impl PointSource for Gated {
-    fn vk(&self) -> &VerifyingKey<Bls12> {
-        self.key.vk()
-    }
-
-    fn count(&self, section: Section) -> usize {
-        self.key.count(section)
-    }
-
-    fn section_bytes(&self, section: Section) -> u64 {
-        self.key.section_bytes(section)
-    }
-
-    fn g1(&self, section: Section) -> Result<impl Deref<Target = [G1Affine]>, KeyError> {
-        if section == Section::H {
-            // The test may have ended; then there is nobody to tell.
-            let _ = self.entered.send(());
-            let _ = self.gate.lock().expect("one thread locks it").recv();
-        }
-        self.key.g1(section)
-    }
-
-    fn g2(&self) -> Result<impl Deref<Target = [G2Affine]>, KeyError> {
-        self.key.g2()
-    }
-}
-
-#[test]
-fn a_full_queue_refuses_and_a_drop_finishes_what_waits() {
-    let queue_len_max = 2;
-    let backend = CpuBackend::new(CpuOptions {
-        queue_len_max,
-        ..small_options()
-    })
-    .expect("threads");
-    let (entered, is_running) = channel();
-    let (open, gate) = channel();
-    let gated = with_source(small_job(), |key| Gated {
-        key,
-        entered,
-        gate: Mutex::new(gate),
-    });
-    let mut running = backend.submit_job(gated);
-    is_running.recv().expect("the first job starts");
-
-    let mut waiting: Vec<_> = (0..queue_len_max)
-        .map(|_| backend.submit_job(small_job()))
-        .collect();
-    let mut refused = backend.submit_job(small_job());
-    assert!(refused.columns_read().is_some(), "the columns come back");
-    assert!(matches!(
-        refused.done(),
-        Err(BackendError::QueueFull { limit: 2 })
-    ));
-
-    open.send(()).expect("the first job waits");
-    drop(backend);
-    assert!(running.done().is_ok());
-    assert!(waiting.iter_mut().all(|pending| pending.done().is_ok()));
 }
 
 /// A key of the wrong sizes whose sections are decoded when they are used.

@@ -21,7 +21,7 @@ use crate::cuda::{CudaBackend, CudaJob, PointBytes};
 use crate::key::{Key, KeyChecks, PointCheck, Section};
 use crate::{BackendError, Proved};
 
-fn open(path: &Path) -> Arc<Key> {
+pub(super) fn open(path: &Path) -> Arc<Key> {
     let checks = KeyChecks {
         points: PointCheck::None,
         digest: None,
@@ -29,10 +29,10 @@ fn open(path: &Path) -> Arc<Key> {
     Arc::new(Key::open(path, &checks).expect("a whole key"))
 }
 
-const KEY_FILE: &str = "key.params";
+pub(super) const KEY_FILE: &str = "key.params";
 
 /// A job, and its key in a file too.
-fn written(assignment: &Assignment) -> (TempDir, Job<Parameters<Bls12>>) {
+pub(super) fn written(assignment: &Assignment) -> (TempDir, Job<Parameters<Bls12>>) {
     let parameters = Arc::new(meaningless_key(&assignment.shape(), 52));
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = File::create(directory.path().join(KEY_FILE)).expect("a new file");
@@ -42,7 +42,7 @@ fn written(assignment: &Assignment) -> (TempDir, Job<Parameters<Bls12>>) {
     (directory, job)
 }
 
-fn with_key(job: CudaJob, key: &Arc<Key>) -> CudaJob {
+pub(super) fn with_key(job: CudaJob, key: &Arc<Key>) -> CudaJob {
     let source: Arc<Key> = Arc::clone(key);
     CudaJob {
         source: source as Arc<dyn PointBytes>,

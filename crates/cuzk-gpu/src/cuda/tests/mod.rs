@@ -2,12 +2,16 @@
 //! device print *skipped* where there is none, and fail instead under
 //! `CUZK_REQUIRE_GPU=1`.
 
+mod endurance;
 mod keys;
 mod multiples;
 mod proofs;
 mod sizes;
+mod slots;
+mod small;
 mod sums;
 mod transforms;
+mod twins;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -19,7 +23,7 @@ use cuzk_pinned::{AcquireRequest, PinnedBacking, PinnedPool, PoolOptions, Stagin
 
 use super::CudaBackend;
 use super::device::{Device, MemoryUse, Plain};
-use crate::{DeviceBuffers, DeviceOptions};
+use crate::{DeviceBuffers, DeviceOptions, KeyMemory};
 
 const THREADS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 const STAGING_BYTES: usize = 1 << 20;
@@ -65,20 +69,25 @@ fn page_locked(bytes: &[usize]) -> Option<Vec<PinnedBacking>> {
 
 /// A backend on the first device.
 fn backend(change: impl FnOnce(&mut DeviceOptions)) -> Option<CudaBackend> {
-    backend_with(change, None)
+    backend_with(change, None, None)
 }
 
-/// A backend with chunks for columns that are not page-locked.
+/// A backend with chunks for columns that are not page-locked, and memory for keys that
+/// have no room on the device.
 fn backend_with(
     change: impl FnOnce(&mut DeviceOptions),
-    ring: Option<StagingRing>,
+    columns: Option<StagingRing>,
+    host_keys: Option<KeyMemory>,
 ) -> Option<CudaBackend> {
     let mut options = DeviceOptions::new(0, THREADS, 4);
+    // Tests run side by side: none may take the whole device.
+    options.memory_bytes_max = Some(4 << 30);
     change(&mut options);
     let keys = page_locked(&[STAGING_BYTES; 2])?;
     let buffers = DeviceBuffers {
         keys: keys.try_into().expect("as many as asked"),
-        columns: ring,
+        columns,
+        host_keys,
     };
     opened(CudaBackend::start(options, buffers))
 }

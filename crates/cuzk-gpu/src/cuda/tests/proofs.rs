@@ -17,7 +17,7 @@ use crate::cpu::tests::{column, job, meaningless_key, options, scalar};
 use crate::cpu::{CpuBackend, Job};
 use crate::cuda::{CudaBackend, CudaJob, PointBytes};
 use crate::key::KeyTier;
-use crate::{Columns, Proved};
+use crate::{BackendError, Columns, DeviceBuffers, DeviceOptions, KeyMemory, Proved, TakeBuffers};
 
 pub(super) fn bytes(proof: &Proof<Bls12>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -45,6 +45,7 @@ pub(super) fn cuda_job(
         source: source as Arc<dyn PointBytes>,
         r: job.r,
         s: job.s,
+        watch: job.watch.clone(),
     }
 }
 
@@ -59,7 +60,12 @@ pub(super) fn cpu() -> CpuBackend {
 }
 
 /// Proves one circuit on both; the key is the same for each `key_seed` and shape.
-fn compare(cpu: &CpuBackend, gpu: &CudaBackend, c_source: CSource, circuit: RandomCircuit) {
+pub(super) fn compare(
+    cpu: &CpuBackend,
+    gpu: &CudaBackend,
+    c_source: CSource,
+    circuit: RandomCircuit,
+) {
     let assignment = Assignment::of(circuit);
     let mut rng = ChaCha8Rng::seed_from_u64(circuit.seed);
     let (r, s) = (scalar(&mut rng), scalar(&mut rng));
@@ -83,27 +89,6 @@ pub(super) fn circuit(rng: &mut ChaCha8Rng, log: u32) -> RandomCircuit {
         is_boolean: rng.next_u32().is_multiple_of(3),
         has_no_aux: log < 8 && rng.next_u32().is_multiple_of(8),
         has_inputs_in_b: rng.next_u32().is_multiple_of(2),
-    }
-}
-
-/// Circuits to compare; `CUZK_GPU_CIRCUITS` asks for more.
-fn circuits() -> u64 {
-    let asked = std::env::var("CUZK_GPU_CIRCUITS").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(60)
-}
-
-#[test]
-fn gpu_random_circuits_give_the_cpus_bytes() {
-    let Some(gpu) = backend(|_| {}) else { return };
-    let cpu = cpu();
-    for seed in 0..circuits() {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        // Small ones are cheap and have the odd cases; a few are large.
-        let log = match seed % 40 {
-            39 => 13 + rng.next_u32() % 6,
-            _ => 3 + rng.next_u32() % 9,
-        };
-        compare(&cpu, &gpu, CSource::Product, circuit(&mut rng, log));
     }
 }
 
@@ -136,38 +121,27 @@ fn gpu_every_switch_gives_the_cpus_bytes() {
     }
 }
 
-/// Two circuits by turns: after the first of each nothing is allocated, and what is
-/// held stays the same.
+/// More than the device has is refused with both numbers, before any proof.
 #[test]
-fn gpu_two_circuits_by_turns_allocate_nothing() {
-    let Some(gpu) = backend(|_| {}) else { return };
-    let mut rng = ChaCha8Rng::seed_from_u64(5);
-    let prepared: Vec<_> = [9, 12]
-        .map(|log| {
-            let assignment = Assignment::of(circuit(&mut rng, log));
-            let key = Arc::new(meaningless_key(&assignment.shape(), 1));
-            let job = job(
-                &assignment,
-                CColumn::Scratch,
-                key,
-                Scalar::from(3),
-                Scalar::from(4),
-            );
-            (assignment, job)
-        })
-        .into();
-    let mut first = Vec::new();
-    let mut held = None;
-    for turn in 0..300 {
-        let (assignment, job) = &prepared[turn % 2];
-        let proof = bytes(&proved(&gpu, cuda_job(assignment, job, CSource::Product)).proof);
-        if turn < 2 {
-            first.push(proof);
-            continue;
+fn gpu_an_arena_that_cannot_be_had_is_refused() {
+    if backend(|_| {}).is_none() {
+        return;
+    }
+    let keys = page_locked(&[1 << 16; 2]).expect("there is a device");
+    let mut options = DeviceOptions::new(0, THREADS, 1);
+    options.memory_bytes_max = Some(1 << 50);
+    let buffers = DeviceBuffers {
+        keys: keys.try_into().expect("as many as asked"),
+        columns: None,
+        host_keys: None,
+    };
+    match CudaBackend::start(options, buffers) {
+        Err(BackendError::DeviceMemory { asked, free, .. }) => {
+            assert_eq!(asked, 1 << 50);
+            assert!(free > 0 && free < asked, "{free}");
         }
-        assert_eq!(proof, first[turn % 2], "turn {turn}");
-        let now = (gpu.device_bytes(), gpu.device_allocations());
-        assert_eq!(*held.get_or_insert(now), now, "turn {turn}");
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("an arena of a pebibyte"),
     }
 }
 
@@ -228,18 +202,39 @@ fn gpu_a_key_that_does_not_fit_is_streamed() {
         Scalar::from(4),
     );
     let Some(gpu) = backend(|_| {}) else { return };
-    let resident = proved(&gpu, cuda_job(&assignment, &job, CSource::Product));
+    let new_job = || cuda_job(&assignment, &job, CSource::Product);
+    let resident = proved(&gpu, new_job());
     assert_eq!(resident.tier, Some(KeyTier::Resident));
     let held = gpu.device_bytes();
     drop(gpu);
     let key_bytes = (1u64 << 18) * (96 * 4 + 192);
-    let gpu = backend(|options| options.memory_bytes_max = Some(held - key_bytes / 2));
-    let Some(gpu) = gpu else { return };
-    for _ in 0..3 {
-        let streamed = proved(&gpu, cuda_job(&assignment, &job, CSource::Product));
-        assert_eq!(streamed.tier, Some(KeyTier::File));
-        assert_eq!(bytes(&streamed.proof), bytes(&resident.proof));
-    }
+    let limit = held - key_bytes / 2;
+    let tiers = |host_keys: Option<KeyMemory>, tiers: &[KeyTier]| {
+        let change = |options: &mut DeviceOptions| options.memory_bytes_max = Some(limit);
+        let gpu = backend_with(change, None, host_keys).expect("there is a device");
+        let at_start = gpu.device_allocations();
+        for &tier in tiers {
+            let streamed = proved(&gpu, new_job());
+            assert_eq!(streamed.tier, Some(tier));
+            assert_eq!(bytes(&streamed.proof), bytes(&resident.proof));
+        }
+        // Two at once, from where the last one left the key.
+        let pending = [(); 2].map(|()| gpu.submit_job(new_job()));
+        for mut pending in pending {
+            let streamed = pending.done().expect("a request that fits");
+            assert_eq!(streamed.tier, tiers.last().copied());
+            assert_eq!(bytes(&streamed.proof), bytes(&resident.proof));
+        }
+        assert_eq!(gpu.device_allocations(), at_start);
+    };
+    let memory = |bytes_max, take: Arc<TakeBuffers>| Some(KeyMemory { bytes_max, take });
+    let takes: Arc<TakeBuffers> = Arc::new(|lens: &[usize]| page_locked(lens));
+    let (file, pinned) = (KeyTier::File, KeyTier::Pinned);
+    tiers(None, &[file, file]);
+    tiers(memory(1 << 30, Arc::clone(&takes)), &[file, pinned, pinned]);
+    // Less than the key takes, and a refusal.
+    tiers(memory(key_bytes / 2, takes), &[file, file]);
+    tiers(memory(1 << 30, Arc::new(|_: &[usize]| None)), &[file, file]);
 }
 
 /// Chunks far smaller than a column, so that each is waited for many times, by the
@@ -250,7 +245,7 @@ fn gpu_columns_go_through_a_small_ring() {
         return;
     };
     let ring = StagingRing::from_buffers(chunks, THREADS);
-    let Some(gpu) = backend_with(|_| {}, Some(ring)) else {
+    let Some(gpu) = backend_with(|_| {}, Some(ring), None) else {
         return;
     };
     let cpu = cpu();

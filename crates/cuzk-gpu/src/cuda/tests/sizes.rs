@@ -1,5 +1,6 @@
 //! The plan of bytes, without a device.
 
+use crate::cpu::h::CSource;
 use crate::cuda::plan::{Counts, Cut, Cutting, QUERIES, Workspace, align, rows_bytes};
 use crate::key::Section;
 use crate::shape::CircuitSizes;
@@ -43,16 +44,17 @@ fn rows_have_room_for_every_number_of_full_scalars() {
 }
 
 /// With the share of full scalars that a Filecoin witness has, they are gathered:
-/// the scratch that there is for other things is enough.
+/// the scratch that there is for other things is enough, with the points where B was.
 #[test]
 fn a_filecoin_witness_is_gathered() {
     for log in [15, 20, 24, 27] {
         let count = 1usize << log;
+        let column = 32u64 << log;
         for section in [Section::L, Section::A, Section::BG2] {
-            let scratch = (64u64 << log).max(CUTTING.query_bytes(section, count, true));
+            let scratch = column.max(CUTTING.query_bytes(section, count, true, column));
             let room = scratch - 2 * align(count as u64 * 4);
             let share = if section == Section::BG2 { 8 } else { 5 };
-            let needed = CUTTING.gathered_bytes(section, count / share);
+            let needed = CUTTING.gathered_bytes(section, count / share, column);
             assert!(needed <= room, "{section} 2^{log}: {needed} of {room}");
         }
     }
@@ -73,10 +75,16 @@ fn a_part_of_32_gib_takes_what_the_plan_says() {
         a: 129_753_292 + 328,
         b: 33_112_281 + 328,
     };
-    let workspace = Workspace::of(&sizes, &counts, &CUTTING);
-    assert_eq!(workspace.a, 1 << 32);
-    assert_eq!(workspace.scratch, 2 << 32);
+    let workspace = Workspace::of(&sizes, &counts, &CUTTING, CSource::Product);
+    assert_eq!(
+        (workspace.a, workspace.b, workspace.c),
+        (1 << 32, 1 << 32, 0)
+    );
+    assert_eq!(workspace.scratch, 1 << 32);
     let variables = (sizes.aux as u64 + 328) * 32;
     assert_eq!(workspace.assignment, variables.next_multiple_of(256));
+    assert!(workspace.slot() < 12_800_000_000, "{workspace:?}");
     assert!(workspace.total() < 17_100_000_000, "{workspace:?}");
+    let given = Workspace::of(&sizes, &counts, &CUTTING, CSource::Synthesised);
+    assert_eq!(given.slot() - workspace.slot(), 1 << 32);
 }

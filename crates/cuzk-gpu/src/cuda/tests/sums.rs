@@ -13,10 +13,11 @@ use rand_core::SeedableRng;
 use super::device;
 use crate::cpu::h::{CSource, Transforms};
 use crate::cuda::device::{Device, DeviceMemory, Lane, Region};
-use crate::cuda::plan::{Cutting, SCALAR_BYTES, point_bytes, rows_bytes};
-use crate::cuda::prove::{Bench, COUNTERS_BYTES, Clock, Regions};
+use crate::cuda::plan::{COUNTERS_BYTES, Cutting, SCALAR_BYTES, point_bytes, rows_bytes};
+use crate::cuda::prove::{Bench, COUNTER_WORDS, Regions, Seat};
 use crate::cuda::query::Query;
 use crate::cuda::rows::RowPoint;
+use crate::device::executor::tests::block_on;
 use crate::error::BackendError;
 use crate::key::Section;
 
@@ -166,7 +167,7 @@ struct Place {
     cutting: Cutting,
     section: Section,
     len_max: usize,
-    clock: Clock,
+    seat: Seat,
 }
 
 impl Place {
@@ -182,7 +183,12 @@ impl Place {
             cutting,
             section,
             len_max,
-            clock: Clock::new(device).expect("events"),
+            seat: {
+                let mut seat = Seat::new(device).expect("events");
+                let rows = rows_bytes(section, len_max, &cutting);
+                seat.prepare(device, rows, &[]).expect("host memory");
+                seat
+            },
         }
     }
 
@@ -191,7 +197,7 @@ impl Place {
         [
             len as u64 * point_bytes(section),
             len as u64 * SCALAR_BYTES,
-            cutting.query_bytes(section, len, true),
+            cutting.query_bytes(section, len, true, 0),
             rows_bytes(section, len, cutting),
             COUNTERS_BYTES,
         ]
@@ -226,20 +232,24 @@ impl Place {
         device.wait(Lane::Compute)?;
         let regions = Regions {
             a: to_scalars,
-            scratch,
+            b: to_scalars.part(0, 0),
+            c: to_scalars.part(0, 0),
             assignment: to_scalars,
             rows,
             counters,
-            points: to_points,
+            scratch,
         };
         let bench = Bench {
             device,
             regions: &regions,
             cutting: self.cutting,
-            clock: &self.clock,
+            clock: &self.seat.clock,
+            host: &self.seat.host,
+            inputs_len: 0,
             c_source: CSource::Product,
             transforms: Transforms::Six,
             is_split,
+            watch: None,
         };
         let query = Query {
             section: self.section,
@@ -247,8 +257,12 @@ impl Place {
             points: to_points,
             index: None,
             rows,
+            host_at: COUNTER_WORDS,
         };
-        query.sum(&bench, to_scalars)?.total::<P>(device)
+        let made = block_on(query.sum(&bench, to_scalars));
+        // The words of the seat are written until then, also after an error.
+        device.wait(Lane::Compute)?;
+        Ok(made?.rows::<P>(&self.seat.host).total())
     }
 }
 

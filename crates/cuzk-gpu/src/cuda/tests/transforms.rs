@@ -10,12 +10,17 @@ use crate::cpu::ntt::{Domain, Points};
 use crate::cuda::border::{self, call};
 use crate::cuda::device::{Device, Lane};
 
-fn random(len: usize, seed: u64) -> Vec<Scalar> {
+pub(super) fn random(len: usize, seed: u64) -> Vec<Scalar> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     (0..len).map(|_| Scalar::random(&mut rng)).collect()
 }
 
-fn transformed(device: &Device, values: &[Scalar], direction: u32, coset: u32) -> Vec<Scalar> {
+pub(super) fn transformed(
+    device: &Device,
+    values: &[Scalar],
+    direction: u32,
+    coset: u32,
+) -> Vec<Scalar> {
     let memory = device
         .allocate("a transform", size_of_val(values) as u64)
         .expect("room for a small transform");

@@ -12,7 +12,7 @@ use cuzk_pinned::{LOCK_BYTES_MAX, PageLocker, PinnedPool, StagingOptions, Stagin
 use cuzk_tests::record::{Case, Record, Series};
 
 use super::device::{Device, PlainPinned, Uploaded};
-use super::load::Load;
+use super::load::{Load, Running};
 use super::{SAMPLE_MAX, host, keep, ms, pool, size, take};
 
 /// A way from host memory to the device.
@@ -54,36 +54,64 @@ struct Run {
     is_cut: bool,
 }
 
-/// Memory that was allocated, filled and touched once, used by every case of a size.
+/// The two kinds of page-locked memory that are compared, filled and touched.
+struct Compared {
+    plain: PlainPinned,
+    /// One buffer that idles: the memory that columns are synthesised into.
+    direct: PinnedPool,
+}
+
+impl Compared {
+    fn new(
+        device: &Device,
+        bytes: usize,
+        threads: NonZero<usize>,
+        is_plain_first: bool,
+    ) -> Result<Self> {
+        let context = &device.context;
+        let options = RegisterOptions::with_threads(threads);
+        let direct = pool(RegisteredBacking::new(Arc::clone(context), options)?);
+        if !is_plain_first {
+            direct.warm(&[(bytes, 1)])?;
+        }
+        let mut plain = PlainPinned::new(context, bytes)?;
+        direct.warm(&[(bytes, 1)])?;
+        host::fill(plain.bytes_mut(), 2, threads.get());
+        // Handed back, it keeps what is written here.
+        host::fill(take(&direct, bytes)?.as_bytes_mut(), 4, threads.get());
+        Ok(Self { plain, direct })
+    }
+
+    /// Allocations of the pool after the one that warmed it.
+    fn late(&self) -> u64 {
+        self.direct.stats().allocations - 1
+    }
+}
+
+/// Memory that was allocated, filled and touched once, used by every case of a size;
+/// but see [`Memory::measure_places`].
 pub(super) struct Memory<'a> {
     device: &'a Device,
     bytes: usize,
     threads: NonZero<usize>,
-    plain: PlainPinned,
+    /// Always there but while it is allocated anew.
+    compared: Option<Compared>,
     /// One buffer that idles.
     heap: PinnedPool,
-    /// One buffer that idles: the memory that columns are synthesised into.
-    direct: PinnedPool,
     chunks: PinnedPool,
     ring: StagingRing,
     locker: Arc<PageLocker>,
     allocations_of_warm: u64,
+    /// Allocations after the warming ones of page-locked memory that is gone.
+    late: u64,
 }
 
 impl<'a> Memory<'a> {
     pub(super) fn new(device: &'a Device, bytes: usize, threads: NonZero<usize>) -> Result<Self> {
         let context = &device.context;
-        let mut plain = PlainPinned::new(context, bytes)?;
-        host::fill(plain.bytes_mut(), 2, threads.get());
-
+        let compared = Compared::new(device, bytes, threads, true)?;
         let heap = PinnedPool::heap(Budget::named("placements", u64::MAX));
-        let options = RegisterOptions::with_threads(threads);
-        let direct = pool(RegisteredBacking::new(Arc::clone(context), options)?);
-        direct.warm(&[(bytes, 1)])?;
-        for (pool, seed) in [(&heap, 3), (&direct, 4)] {
-            // Handed back, it keeps what is written here.
-            host::fill(take(pool, bytes)?.as_bytes_mut(), seed, threads.get());
-        }
+        host::fill(take(&heap, bytes)?.as_bytes_mut(), 3, threads.get());
         let chunks = pool(CudaBacking::new(Arc::clone(context), threads));
         let ring = StagingRing::new(&chunks, StagingOptions::with_threads(threads))?;
         let lock = DriverLock::new(Arc::clone(context));
@@ -91,25 +119,38 @@ impl<'a> Memory<'a> {
             device,
             bytes,
             threads,
-            plain,
-            allocations_of_warm: direct.stats().allocations + chunks.stats().allocations,
+            compared: Some(compared),
+            late: 0,
+            allocations_of_warm: chunks.stats().allocations,
             heap,
-            direct,
             chunks,
             ring,
             locker: Arc::new(PageLocker::new(lock, LOCK_BYTES_MAX / 2)),
         })
     }
 
+    fn compared(&self) -> &Compared {
+        self.compared.as_ref().expect("only `move_places` takes it")
+    }
+
+    /// Allocates what is compared anew, in other places.
+    fn move_places(&mut self, is_plain_first: bool) -> Result<()> {
+        self.late += self.compared.take().map_or(0, |compared| compared.late());
+        let made = Compared::new(self.device, self.bytes, self.threads, is_plain_first)?;
+        self.compared = Some(made);
+        Ok(())
+    }
+
     /// Page-locked allocations since it was made: those that a proof would wait for.
     pub(super) fn allocations_after_warm(&self) -> u64 {
-        let now = self.direct.stats().allocations + self.chunks.stats().allocations;
-        now - self.allocations_of_warm
+        let chunks = self.chunks.stats().allocations - self.allocations_of_warm;
+        self.late + self.compared().late() + chunks
     }
 
     /// Most bytes that were page-locked and stay so.
     pub(super) fn page_locked_bytes(&self) -> u64 {
-        let pools = self.direct.stats().peak_bytes + self.chunks.stats().peak_bytes;
+        let direct = self.compared().direct.stats().peak_bytes;
+        let pools = direct + self.chunks.stats().peak_bytes;
         pools + self.bytes as u64
     }
 
@@ -128,7 +169,8 @@ impl<'a> Memory<'a> {
                 keep(record, Case::failed(name));
                 continue;
             };
-            let target = self.plain.bytes_mut();
+            let compared = self.compared.as_mut().expect("only `move_places` takes it");
+            let target = compared.plain.bytes_mut();
             let mut rates = Vec::new();
             for index in 0..samples {
                 if index >= 2 && Instant::now() > until {
@@ -155,37 +197,74 @@ impl<'a> Memory<'a> {
         until: Instant,
         record: &mut Record,
     ) -> Result<()> {
-        let from = Instant::now();
-        let running = load.start(&self.device.context)?;
-        let moved_before = running.moved_bytes();
-        let mut runs: BTreeMap<Way, Vec<Run>> = BTreeMap::new();
+        let mut beside = Beside::new(load);
+        beside.start(self.device)?;
         for round in 0..=samples {
             if round > 2 && Instant::now() > until {
                 break;
             }
-            for turn in 0..Way::ALL.len() {
-                let way = Way::ALL[(round + turn) % Way::ALL.len()];
-                let run = self.run(way)?;
-                // The first round warms up.
-                if round > 0 {
-                    runs.entry(way).or_default().push(run);
-                }
+            let runs = self.run_all(round)?;
+            // The first round warms up.
+            if round > 0 {
+                beside.keep(runs);
             }
         }
-        let moved_bytes = running.moved_bytes() - moved_before;
-        running.stop()?;
-        let seconds = from.elapsed().as_secs_f64();
-        println!(
-            "{} {}: {seconds:.1} s, the load moved {:.1} GB/s",
-            size(self.bytes),
-            load.describe(),
-            moved_bytes as f64 / 1e9 / seconds
-        );
-        let plain: Vec<f64> = runs[&Way::Plain].iter().map(|run| run.rate).collect();
-        for (way, runs) in runs {
-            keep(record, self.case(way, load, &plain, runs));
-        }
+        beside.stop()?;
+        self.keep_cases(beside, record);
         Ok(())
+    }
+
+    /// As [`Memory::measure_ways`], but each sample has its page-locked memory and its
+    /// load in other places of the machine, and of the two kinds that are compared the
+    /// other one is allocated first. How fast memory is read while threads write beside
+    /// depends on where it lies, by up to a quarter and for as long as it lives; what
+    /// one process got at its start would be taken for what the kinds do.
+    pub(super) fn measure_places(
+        &mut self,
+        load: Load,
+        samples: usize,
+        until: Instant,
+        record: &mut Record,
+    ) -> Result<()> {
+        let mut beside = Beside::new(load);
+        for round in 0..samples {
+            // Each kind has been first as often as the other.
+            if round > 1 && round.is_multiple_of(2) && Instant::now() > until {
+                break;
+            }
+            self.move_places(round.is_multiple_of(2))?;
+            beside.start(self.device)?;
+            self.run_all(round)?;
+            let runs = self.run_all(round)?;
+            beside.keep(runs);
+            beside.stop()?;
+        }
+        self.keep_cases(beside, record);
+        Ok(())
+    }
+
+    /// Every way once, in an order that depends on the round.
+    fn run_all(&mut self, round: usize) -> Result<Vec<(Way, Run)>> {
+        let count = Way::ALL.len();
+        let ways = (0..count).map(|turn| Way::ALL[(round + turn) % count]);
+        ways.map(|way| Ok((way, self.run(way)?))).collect()
+    }
+
+    fn keep_cases(&self, beside: Beside, record: &mut Record) {
+        println!(
+            "{} {}: {:.1} s, the load moved {:.1} GB/s",
+            size(self.bytes),
+            beside.load.describe(),
+            beside.seconds,
+            beside.moved_bytes as f64 / 1e9 / beside.seconds
+        );
+        let plain: Vec<f64> = beside.runs[&Way::Plain]
+            .iter()
+            .map(|run| run.rate)
+            .collect();
+        for (way, runs) in beside.runs {
+            keep(record, self.case(way, beside.load, &plain, runs));
+        }
     }
 
     fn case(&self, way: Way, load: Load, plain: &[f64], runs: Vec<Run>) -> Case {
@@ -228,11 +307,12 @@ impl<'a> Memory<'a> {
         let mut uploaded = bytes;
         let (time, is_right) = match way {
             Way::Plain => {
-                device.upload(self.plain.bytes())?;
-                (from.elapsed(), device.holds(self.plain.bytes())?)
+                let plain = self.compared().plain.bytes();
+                device.upload(plain)?;
+                (from.elapsed(), device.holds(plain)?)
             }
             Way::Direct => {
-                let buffer = take(&self.direct, bytes)?;
+                let buffer = take(&self.compared().direct, bytes)?;
                 device.upload_buffer(&buffer)?;
                 (from.elapsed(), device.holds(buffer.as_bytes())?)
             }
@@ -280,6 +360,49 @@ impl<'a> Memory<'a> {
             is_right,
             is_cut: uploaded < bytes,
         })
+    }
+}
+
+/// A load, and what was measured beside it.
+struct Beside {
+    load: Load,
+    running: Option<(Running, Instant, u64)>,
+    seconds: f64,
+    moved_bytes: u64,
+    runs: BTreeMap<Way, Vec<Run>>,
+}
+
+impl Beside {
+    fn new(load: Load) -> Self {
+        Self {
+            load,
+            running: None,
+            seconds: 0.0,
+            moved_bytes: 0,
+            runs: BTreeMap::new(),
+        }
+    }
+
+    fn start(&mut self, device: &Device) -> Result<()> {
+        let running = self.load.start(&device.context)?;
+        let moved_bytes = running.moved_bytes();
+        self.running = Some((running, Instant::now(), moved_bytes));
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        if let Some((running, from, moved_before)) = self.running.take() {
+            self.moved_bytes += running.moved_bytes() - moved_before;
+            self.seconds += from.elapsed().as_secs_f64();
+            running.stop()?;
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, runs: Vec<(Way, Run)>) {
+        for (way, run) in runs {
+            self.runs.entry(way).or_default().push(run);
+        }
     }
 }
 

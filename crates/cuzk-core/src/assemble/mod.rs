@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cuzk_budget::{BoxUse, Budget, LimitError, LimitRule, MemoryFiles, MemoryReading};
 use cuzk_gpu::cpu::h::{CSource, Transforms};
 use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
-use cuzk_gpu::{Backend, BackendError, DeviceBuffers, DeviceOptions, open_device};
+use cuzk_gpu::{Backend, BackendError, DeviceBuffers, DeviceOptions, Dual, open_device};
 use cuzk_pinned::{StagingOptions, page_locked_memory};
 use cuzk_synth::HintStore;
 
@@ -15,8 +15,9 @@ use crate::engine::{Engine, EngineParts};
 use crate::error::ProveError;
 use crate::placement::ColumnMemory;
 
-/// Proofs that may wait in the CPU backend: the scheduler sends one at a time.
-const BACKEND_QUEUE_MAX: usize = 4;
+/// Proofs that may wait in a backend. The scheduler sends as many of one priority as
+/// have slots, and as many again of each higher one.
+const BACKEND_QUEUE_MAX: usize = 64;
 
 /// An engine that could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +31,9 @@ pub enum StartError {
     /// A device is required, and there is none that can be used.
     #[error("device.policy is \"require-gpu\": {0}")]
     Device(String),
+    /// Proofs are to be compared, and there is nothing to compare the processor with.
+    #[error("tuning.twin compares a device with the processor: {0}")]
+    Twin(String),
     /// The limit of the device's memory makes no sense.
     #[error("device.memory: {0}")]
     DeviceLimit(LimitError),
@@ -37,6 +41,9 @@ pub enum StartError {
     /// to the device.
     #[error("memory.page_locked leaves no room for the device's key buffers: {0}")]
     KeyBuffers(String),
+    /// The page-locked share of the budget has no room for keys.
+    #[error("device.host_keys: {0}")]
+    HostKeys(String),
     /// The engine's own thread could not be started.
     #[error(transparent)]
     Engine(#[from] ProveError),
@@ -110,11 +117,16 @@ fn proving(config: &Config, budget: &Budget) -> Result<Proving, StartError> {
         let memory = ColumnMemory::heap(budget.clone()).without_page_locked(reason);
         Ok((Arc::new(backend), memory))
     };
+    let twin = config.tuning.twin;
     match config.device_policy {
+        DevicePolicy::Cpu if twin => Err(StartError::Twin("device.policy is \"cpu\"".to_owned())),
         DevicePolicy::Cpu => on_cpu("proofs are made on the processor"),
         policy => match on_device(config, budget) {
+            Ok((device, memory)) if twin => Ok((twins(config, device)?, memory)),
             Ok(proving) => Ok(proving),
             Err(NoDevice::Wrong(error)) => Err(error),
+            // The processor alone would look like a comparison without a fault.
+            Err(NoDevice::Absent(reason)) if twin => Err(StartError::Twin(reason)),
             Err(NoDevice::Absent(reason)) if policy == DevicePolicy::RequireGpu => {
                 Err(StartError::Device(reason))
             }
@@ -128,6 +140,13 @@ fn proving(config: &Config, budget: &Budget) -> Result<Proving, StartError> {
             }
         },
     }
+}
+
+/// A device with the processor beside it.
+fn twins(config: &Config, device: Arc<dyn Backend>) -> Result<Arc<dyn Backend>, StartError> {
+    tracing::warn!("tuning.twin: every proof is made on the device and on the processor");
+    let processor = Arc::new(cpu_backend(config.threads, &config.tuning)?);
+    Ok(Arc::new(Dual::start(device, processor, BACKEND_QUEUE_MAX)?))
 }
 
 /// Why proofs are not made on a device.
@@ -152,6 +171,7 @@ fn on_device(config: &Config, budget: &Budget) -> Result<Proving, NoDevice> {
     );
     let mut options = DeviceOptions::new(ordinal, threads, BACKEND_QUEUE_MAX);
     options.memory_bytes_max = device_memory_limit(config)?;
+    options.slots = config.device_slots;
     (options.c_source, options.transforms) = quotient(&config.tuning);
     let keys = memory
         .key_buffers(KEY_BUFFER_BYTES)
@@ -160,9 +180,23 @@ fn on_device(config: &Config, budget: &Budget) -> Result<Proving, NoDevice> {
     let columns = memory
         .staging_ring_for(&config.tuning, staging)
         .map_err(|error| NoDevice::Wrong(error.into()))?;
-    let buffers = DeviceBuffers { keys, columns };
-    let backend =
-        open_device(options, buffers).map_err(|error| NoDevice::Absent(error.to_string()))?;
+    let host_keys = match config.device_host_keys_bytes {
+        0 => Ok(None),
+        bytes => memory.key_memory(bytes).map(Some),
+    };
+    let host_keys = host_keys.map_err(|reason| NoDevice::Wrong(StartError::HostKeys(reason)))?;
+    let buffers = DeviceBuffers {
+        keys,
+        columns,
+        host_keys,
+    };
+    let backend = open_device(options, buffers).map_err(|error| match error {
+        // What was asked for in so many bytes is not quietly left out.
+        BackendError::DeviceMemory { .. } if options.memory_bytes_max.is_some() => {
+            NoDevice::Wrong(error.into())
+        }
+        error => NoDevice::Absent(error.to_string()),
+    })?;
     Ok((backend, memory))
 }
 
@@ -224,6 +258,34 @@ fn hints(config: &Config) -> HintStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Why an engine with these settings does not start.
+    fn refused(policy: DevicePolicy) -> String {
+        let mut config = Config::new("keys".into());
+        config.memory_limit = LimitRule::Bytes(1 << 30);
+        config.device_policy = policy;
+        config.tuning.twin = true;
+        let started = Engine::from_config(&config).map(|_| ());
+        started.expect_err("nothing to compare with").to_string()
+    }
+
+    #[test]
+    fn twins_want_a_device_to_compare_with() {
+        let cpu = refused(DevicePolicy::Cpu);
+        assert_eq!(
+            cpu,
+            "tuning.twin compares a device with the processor: device.policy is \"cpu\""
+        );
+        // Where there is a device, `prefer-gpu` takes it.
+        if cfg!(not(feature = "cuda")) {
+            let absent = refused(DevicePolicy::PreferGpu);
+            assert_eq!(
+                absent,
+                "tuning.twin compares a device with the processor: this program was built \
+                 without CUDA"
+            );
+        }
+    }
 
     #[test]
     fn the_page_locked_share_is_a_share_of_the_limit() {

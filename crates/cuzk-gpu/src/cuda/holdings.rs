@@ -1,0 +1,332 @@
+//! What lies in the arena: keys and index lists that stay from proof to proof, the
+//! scratch that proofs share, and the slots of those under way.
+//!
+//! A proof gets everything at once or nothing. What nobody uses makes room for it,
+//! least recently used first, until its regions fit; what proofs under way use stays.
+//! Keys and lists are at the low end and slots and scratch at the high end, so that
+//! what comes and goes leaves no holes among what stays.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::arena::{Arena, Lease};
+use super::plan::{Counts, Cutting, Workspace};
+use super::points::PointBytes;
+use super::prove::Regions;
+use super::resident::{ResidentKey, ResidentShape};
+use crate::cpu::h::CSource;
+use crate::device::arena::End;
+use crate::error::BackendError;
+use crate::shape::CircuitShape;
+
+/// Pieces of a key, as logarithms of their number of points. A device without room
+/// for the smallest has none for the columns of most circuits either.
+const PIECE_LOG_MIN: u32 = 16;
+const PIECE_LOG_MAX: u32 = 24;
+
+/// What a proof is to have.
+pub(super) struct Wanted<'a> {
+    pub(super) source: &'a Arc<dyn PointBytes>,
+    pub(super) shape: &'a Arc<CircuitShape>,
+    pub(super) cutting: &'a Cutting,
+    pub(super) c_source: CSource,
+}
+
+/// What a proof has.
+pub(super) struct Held {
+    slot: Lease,
+    scratch: Rc<Lease>,
+    workspace: Workspace,
+    pub(super) lists: Rc<ResidentShape>,
+    pub(super) points: Points,
+    _counted: Counted,
+}
+
+/// Where the points of a proof's key are to be.
+pub(super) enum Points {
+    /// All of them on the device.
+    Resident(Rc<ResidentKey>),
+    /// So many at a time, in one of two places by turns.
+    Pieces { places: [Lease; 2], len: usize },
+}
+
+/// One of the proofs that have something.
+struct Counted(Rc<Cell<usize>>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Memory that stays until its user gives it back, and that no proof makes room of.
+pub(super) struct Fixed {
+    lease: Lease,
+    sum: Rc<Cell<u64>>,
+}
+
+impl Fixed {
+    /// All of it.
+    pub(super) fn region(&self) -> super::device::Region {
+        self.lease.region()
+    }
+}
+
+impl Drop for Fixed {
+    fn drop(&mut self) {
+        self.sum.set(self.sum.get() - self.lease.bytes());
+    }
+}
+
+impl Held {
+    /// Where the proof works.
+    pub(super) fn regions(&self) -> Regions {
+        let workspace = &self.workspace;
+        let mut at = 0;
+        let mut take = |bytes: u64| {
+            let region = self.slot.region().part(at, bytes);
+            at += bytes;
+            region
+        };
+        let (a, b, c) = (take(workspace.a), take(workspace.b), take(workspace.c));
+        let scratch = self.scratch.region();
+        Regions {
+            a,
+            b,
+            c: match workspace.c {
+                0 => scratch.part(0, workspace.a.min(scratch.bytes())),
+                _ => c,
+            },
+            assignment: take(workspace.assignment),
+            rows: take(workspace.rows),
+            counters: take(workspace.counters),
+            scratch,
+        }
+    }
+}
+
+/// Everything in the arena.
+pub(super) struct Holdings {
+    /// The most recently used stand last.
+    keys: Vec<Rc<ResidentKey>>,
+    shapes: Vec<Rc<ResidentShape>>,
+    /// As large as any circuit needed that there was room for.
+    scratch: Option<Rc<Lease>>,
+    /// Proofs that have something.
+    proofs: Rc<Cell<usize>>,
+    fixed_bytes: Rc<Cell<u64>>,
+    arena: Arena,
+}
+
+/// How a proof's key is used.
+#[derive(Clone, Copy)]
+enum Way {
+    Whole,
+    InPieces(u32),
+}
+
+impl Holdings {
+    pub(super) fn new(arena: Arena) -> Self {
+        Self {
+            keys: Vec::new(),
+            shapes: Vec::new(),
+            scratch: None,
+            proofs: Rc::default(),
+            fixed_bytes: Rc::default(),
+            arena,
+        }
+    }
+
+    /// Takes memory that is no proof's, in the place of what nobody uses.
+    pub(super) fn fixed(&mut self, what: &'static str, bytes: u64) -> Result<Fixed, BackendError> {
+        self.forget();
+        loop {
+            if let Some(lease) = self.arena.take(bytes, End::Low) {
+                self.fixed_bytes.set(self.fixed_bytes.get() + lease.bytes());
+                let sum = Rc::clone(&self.fixed_bytes);
+                return Ok(Fixed { lease, sum });
+            }
+            if !self.evict(None) {
+                return Err(self.arena.refused(what, bytes));
+            }
+        }
+    }
+
+    /// Gives a proof what it wants; `None` where that has no room beside what proofs
+    /// under way use. A key that has none on the device with the proof alone is to be
+    /// brought in pieces.
+    pub(super) fn take(&mut self, wanted: &Wanted<'_>) -> Result<Option<Held>, BackendError> {
+        self.forget();
+        let Wanted {
+            source,
+            shape,
+            cutting,
+            c_source,
+        } = *wanted;
+        let counts = Counts::of(shape);
+        let lists = ResidentShape::bytes(&counts);
+        let room = self.arena.bytes() - self.fixed_bytes.get();
+        let whole = Workspace::of(&shape.sizes, &counts, cutting, c_source);
+        let asked = whole.total() + lists + ResidentKey::bytes(&**source);
+        let pieces = (PIECE_LOG_MIN..=PIECE_LOG_MAX).rev().map(|log| {
+            let sizes = &shape.sizes;
+            let workspace = Workspace::in_pieces(sizes, &counts, cutting, c_source, log);
+            let asked = workspace.total() + lists;
+            (Way::InPieces(log), workspace, asked)
+        });
+        let ways = std::iter::once((Way::Whole, whole, asked)).chain(pieces);
+        for (way, workspace, asked) in ways.filter(|&(_, _, asked)| asked <= room) {
+            if let Some(held) = self.take_so(wanted, way, &workspace, asked) {
+                return Ok(Some(held));
+            }
+            if self.proofs.get() != 0 {
+                return Ok(None);
+            }
+            // Alone, and in sum there is room: what stays elsewhere leaves no range
+            // that is long enough.
+        }
+        Err(self.arena.refused("a proof and its key", asked))
+    }
+
+    /// Evicts until the proof's regions fit.
+    fn take_so(
+        &mut self,
+        wanted: &Wanted<'_>,
+        way: Way,
+        workspace: &Workspace,
+        asked: u64,
+    ) -> Option<Held> {
+        let spared = match way {
+            Way::Whole => Some(wanted),
+            Way::InPieces(_) => None,
+        };
+        let has = self.held_of(wanted, way, workspace);
+        if asked - has > self.arena.free_bytes() + self.idle_bytes(spared) {
+            return None;
+        }
+        loop {
+            if let Some(held) = self.attempt(wanted, way, workspace) {
+                return Some(held);
+            }
+            if !self.evict(spared) {
+                return None;
+            }
+        }
+    }
+
+    /// Bytes of what a proof wants that are there already.
+    fn held_of(&self, wanted: &Wanted<'_>, way: Way, workspace: &Workspace) -> u64 {
+        let key = self.keys.iter().find(|key| key.is(wanted.source));
+        let key = key.filter(|_| matches!(way, Way::Whole));
+        let lists = self.shapes.iter().find(|held| held.is(wanted.shape));
+        let scratch = self.scratch.as_ref();
+        let scratch = scratch.filter(|held| held.region().bytes() >= workspace.scratch);
+        key.map_or(0, |key| key.held_bytes())
+            + lists.map_or(0, |lists| lists.held_bytes())
+            + scratch.map_or(0, |_| workspace.scratch)
+    }
+
+    /// Takes everything, or nothing.
+    fn attempt(&mut self, wanted: &Wanted<'_>, way: Way, workspace: &Workspace) -> Option<Held> {
+        let arena = &self.arena;
+        let scratch = match &self.scratch {
+            Some(held) if held.region().bytes() >= workspace.scratch => Rc::clone(held),
+            _ => {
+                // Freed first if nobody uses it: nobody needs both.
+                self.scratch = None;
+                Rc::new(arena.take(workspace.scratch, End::High)?)
+            }
+        };
+        let slot = arena.take(workspace.slot(), End::High)?;
+        let lists = match self.shapes.iter().position(|held| held.is(wanted.shape)) {
+            Some(at) => Ok(at),
+            None => Err(Rc::new(ResidentShape::reserve(arena, wanted.shape)?)),
+        };
+        let points = match way {
+            Way::Whole => match self.keys.iter().position(|key| key.is(wanted.source)) {
+                Some(at) => Ok(at),
+                None => {
+                    let key = ResidentKey::reserve(arena, wanted.source)?;
+                    Err(Points::Resident(Rc::new(key)))
+                }
+            },
+            Way::InPieces(log) => {
+                let place = || arena.take(workspace.piece, End::High);
+                let places = [place()?, place()?];
+                let len = 1 << log;
+                Err(Points::Pieces { places, len })
+            }
+        };
+        // Nothing fails from here on.
+        let lists = lists.map_or_else(|new| new, |at| self.shapes.remove(at));
+        self.shapes.push(Rc::clone(&lists));
+        let points = points.map_or_else(|new| new, |at| Points::Resident(self.keys.remove(at)));
+        if let Points::Resident(key) = &points {
+            self.keys.push(Rc::clone(key));
+        }
+        self.scratch = Some(Rc::clone(&scratch));
+        self.proofs.set(self.proofs.get() + 1);
+        Some(Held {
+            slot,
+            scratch,
+            workspace: *workspace,
+            lists,
+            points,
+            _counted: Counted(Rc::clone(&self.proofs)),
+        })
+    }
+
+    /// Drops what nobody can ask for again, and what a failed proof left half done.
+    pub(super) fn forget(&mut self) {
+        self.keys
+            .retain(|key| in_use(key) || (key.is_alive() && key.is_loaded()));
+        self.shapes
+            .retain(|shape| in_use(shape) || (shape.is_alive() && shape.is_loaded()));
+    }
+
+    /// Drops the least recently used of what nobody uses, keys first and the scratch
+    /// last, but neither the key nor the lists that are `spared`. `false` if there is
+    /// nothing.
+    fn evict(&mut self, spared: Option<&Wanted<'_>>) -> bool {
+        let key = self.keys.iter().position(|key| is_idle_key(key, spared));
+        if let Some(at) = key {
+            self.keys.remove(at);
+            return true;
+        }
+        let shape = self
+            .shapes
+            .iter()
+            .position(|held| is_idle_shape(held, spared));
+        if let Some(at) = shape {
+            self.shapes.remove(at);
+            return true;
+        }
+        let scratch = self.scratch.take_if(|scratch| !in_use(scratch));
+        scratch.is_some()
+    }
+
+    /// Bytes that [`evict`](Self::evict) could free.
+    fn idle_bytes(&self, spared: Option<&Wanted<'_>>) -> u64 {
+        let keys = self.keys.iter().filter(|key| is_idle_key(key, spared));
+        let shapes = self.shapes.iter();
+        let shapes = shapes.filter(|shape| is_idle_shape(shape, spared));
+        let scratch = self.scratch.iter().filter(|scratch| !in_use(scratch));
+        keys.map(|key| key.held_bytes()).sum::<u64>()
+            + shapes.map(|shape| shape.held_bytes()).sum::<u64>()
+            + scratch.map(|scratch| scratch.bytes()).sum::<u64>()
+    }
+}
+
+/// Whether somebody beside the holdings has it.
+fn in_use<T>(held: &Rc<T>) -> bool {
+    Rc::strong_count(held) > 1
+}
+
+fn is_idle_key(key: &Rc<ResidentKey>, spared: Option<&Wanted<'_>>) -> bool {
+    !in_use(key) && spared.is_none_or(|wanted| !key.is(wanted.source))
+}
+
+fn is_idle_shape(shape: &Rc<ResidentShape>, spared: Option<&Wanted<'_>>) -> bool {
+    !in_use(shape) && spared.is_none_or(|wanted| !shape.is(wanted.shape))
+}

@@ -1,0 +1,346 @@
+//! The thread that owns a device, and the proofs that it carries.
+//!
+//! Each proof is a future. It gets its place in the arena, uploads its columns and gives
+//! them back, sees to it that its key is there, waits for its turn to compute, and leaves
+//! the rest to a thread of the host. Whatever it waits for, others move meanwhile.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use super::arena::Arena;
+use super::backend::{CudaJob, layout};
+use super::device::{Device, MemoryUse};
+use super::holdings::{Held, Holdings, Points, Wanted};
+use super::host_key::{HostKey, HostKeys};
+use super::multiples::{self, Tables};
+use super::plan::Cutting;
+use super::points::PointBytes;
+use super::prove::{Bench, KeyPoints, Origin, Seat, prove};
+use super::resident::ResidentKey;
+use super::staging::Staging;
+use super::upload::{Ring, upload};
+use super::warm::warm_up;
+use crate::accelerator::{DeviceBuffers, DeviceOptions};
+use crate::backend::{Completion, Proved};
+use crate::column::Columns;
+use crate::device::executor::{Event, Executor, caught};
+use crate::device::host::on_thread;
+use crate::device::turn::{News, Turn};
+use crate::error::BackendError;
+use crate::groth16::{Statement, check};
+use crate::shape::CircuitShape;
+use crate::watch::Watch;
+
+/// What the thread is given to do.
+pub(super) enum Task {
+    Prove(Box<CudaJob>, Completion),
+    Multiples(multiples::Request),
+    /// Nothing more.
+    End,
+}
+
+/// The device and everything on it. Fields are dropped in this order: what lies on the
+/// device before the device.
+pub(super) struct Owner {
+    options: DeviceOptions,
+    /// Seats that no proof has.
+    seats: RefCell<Vec<Seat>>,
+    /// Who gets the next place in the arena.
+    admission: Turn<()>,
+    /// That a proof has left the arena.
+    room: News,
+    /// Who uploads columns, and chunks for those that are not page-locked.
+    uploads: Turn<Option<Ring>>,
+    /// Who brings a key.
+    staging: Turn<Staging>,
+    /// Keys in page-locked memory of the host.
+    host_keys: Turn<HostKeys>,
+    /// Who computes.
+    compute: Turn<()>,
+    tables: RefCell<Tables>,
+    holdings: RefCell<Holdings>,
+    /// Proofs that were taken and have not ended.
+    taken: Arc<AtomicUsize>,
+    device: Device,
+}
+
+impl Drop for Owner {
+    /// Before buffers go to their pools. Each proof has waited for what it queued, unless
+    /// the device failed.
+    fn drop(&mut self) {
+        self.device.wait_all();
+    }
+}
+
+impl Owner {
+    pub(super) fn open(
+        options: DeviceOptions,
+        buffers: DeviceBuffers,
+        memory: Arc<MemoryUse>,
+        taken: Arc<AtomicUsize>,
+    ) -> Result<Self, BackendError> {
+        let device = Device::open(options.ordinal, None, memory)?;
+        // Measured after this, free memory is what no kernel needs.
+        warm_up(&device)?;
+        let mut holdings = Holdings::new(Arena::new(&device, options.memory_bytes_max)?);
+        let staging = Staging::new(&device, &mut holdings, buffers.keys, options.load_threads)?;
+        let seats = (0..options.slots).map(|_| Seat::new(&device));
+        let ring = buffers.columns.map(|ring| Arc::new(Mutex::new(ring)));
+        Ok(Self {
+            seats: RefCell::new(seats.collect::<Result<_, _>>()?),
+            options,
+            admission: Turn::new(()),
+            room: News::default(),
+            uploads: Turn::new(ring),
+            staging: Turn::new(staging),
+            host_keys: Turn::new(HostKeys::new(buffers.host_keys)),
+            compute: Turn::new(()),
+            tables: RefCell::default(),
+            holdings: RefCell::new(holdings),
+            taken,
+            device,
+        })
+    }
+
+    /// The driver's name for the device, and the bytes of its arena.
+    pub(super) fn names(&self) -> (String, u64) {
+        let arena_bytes = self.device.memory().arena_bytes.load(Ordering::Relaxed);
+        (self.device.name(), arena_bytes)
+    }
+
+    /// Does what comes until it hears that nothing more does, and everything is done.
+    pub(super) fn run(&self, outbox: Sender<Event<Task>>, inbox: Receiver<Event<Task>>) {
+        let mut executor = Executor::new(outbox, inbox);
+        let mut waiting = VecDeque::new();
+        let mut has_ended = false;
+        loop {
+            while executor.len() < self.options.slots
+                && let Some((job, completion)) = waiting.pop_front()
+            {
+                executor.spawn(self.run_proof(job, completion));
+            }
+            if has_ended && executor.len() == 0 {
+                return;
+            }
+            match executor.next_message() {
+                None => {}
+                Some(Task::Prove(job, completion)) => waiting.push_back((*job, completion)),
+                Some(Task::Multiples(request)) => self.serve(request),
+                Some(Task::End) => has_ended = true,
+            }
+        }
+    }
+
+    /// Carries out a request of key generation, and waits for it.
+    fn serve(&self, request: multiples::Request) {
+        // Whoever waits for an answer hears that there is none.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            let mut tables = self.tables.borrow_mut();
+            tables.serve(&self.device, &mut self.holdings.borrow_mut(), request);
+        }));
+        self.room.tell();
+    }
+
+    async fn run_proof(&self, job: CudaJob, completion: Completion) {
+        let CudaJob {
+            columns,
+            inputs,
+            shape,
+            source,
+            r,
+            s,
+            watch,
+        } = job;
+        let seat = self.seats.borrow_mut().pop();
+        let mut seat = seat.expect("a seat for each slot");
+        let mut columns = Some(Arc::new(columns));
+        let (mut held, mut host_key) = (None, None);
+        let carried = Carried {
+            owner: self,
+            statement: Statement {
+                inputs: &inputs,
+                shape: &shape,
+                r,
+                s,
+            },
+            shape: &shape,
+            source: &source,
+            watch: watch.as_ref(),
+        };
+        let out = carried.out(
+            &mut columns,
+            &mut held,
+            &mut host_key,
+            &mut seat,
+            &completion,
+        );
+        let result = caught(out).await;
+        let result = result
+            .unwrap_or_else(|_| Err(BackendError::Panic("on the device's thread".to_owned())));
+        if result.is_err() {
+            // Before the columns go back, and before the next proof writes where this
+            // one may still work.
+            self.device.settle().await;
+        }
+        drop((held, host_key));
+        self.seats.borrow_mut().push(seat);
+        self.room.tell();
+        // Whoever hears of the end may drop the key, if nobody uses it.
+        drop((source, shape));
+        // Nobody else has them, unless a thread was left alone by a panic.
+        if let Some(columns) = columns.and_then(Arc::into_inner) {
+            completion.columns_read(columns);
+        }
+        self.taken.fetch_sub(1, Ordering::AcqRel);
+        completion.done(result);
+    }
+
+    fn cutting(&self) -> Cutting {
+        Cutting {
+            chunk_max: self.options.chunk_len_max,
+            window_bits: self.options.window_bits,
+            processors: self.device.processors(),
+        }
+    }
+
+    /// Waits for a place in the arena.
+    async fn admit(&self, wanted: &Wanted<'_>) -> Result<Held, BackendError> {
+        let _turn = self.admission.take().await;
+        loop {
+            let moment = self.room.now();
+            let held = self.holdings.borrow_mut().take(wanted)?;
+            if let Some(held) = held {
+                return Ok(held);
+            }
+            self.room.since(moment).await;
+        }
+    }
+}
+
+/// One proof.
+struct Carried<'a> {
+    owner: &'a Owner,
+    statement: Statement<'a>,
+    shape: &'a Arc<CircuitShape>,
+    source: &'a Arc<dyn PointBytes>,
+    watch: Option<&'a Arc<dyn Watch>>,
+}
+
+impl Carried<'_> {
+    /// Carries the proof out. What was queued may still be under way if this ends with
+    /// an error.
+    async fn out(
+        &self,
+        columns: &mut Option<Arc<Columns>>,
+        held: &mut Option<Held>,
+        host_key: &mut Option<Rc<HostKey>>,
+        seat: &mut Seat,
+        completion: &Completion,
+    ) -> Result<Proved, BackendError> {
+        let owner = self.owner;
+        let options = &owner.options;
+        let device = &owner.device;
+        let sizes = &self.shape.sizes;
+        let read = columns.as_ref().expect("the columns of a new job");
+        let layout = layout(options, sizes);
+        let count = |section| self.source.count(section);
+        check(read, &layout, &self.statement, count)?;
+        let cutting = owner.cutting();
+        let wanted = Wanted {
+            source: self.source,
+            shape: self.shape,
+            cutting: &cutting,
+            c_source: options.c_source,
+        };
+        let held = &*held.insert(owner.admit(&wanted).await?);
+        let regions = held.regions();
+        seat.prepare(device, regions.rows.bytes(), self.statement.inputs)?;
+        let bench = Bench {
+            device,
+            regions: &regions,
+            cutting,
+            clock: &seat.clock,
+            host: &seat.host,
+            inputs_len: self.statement.inputs.len(),
+            c_source: options.c_source,
+            transforms: options.transforms,
+            is_split: options.is_split,
+            watch: self.watch.map(|watch| &**watch),
+        };
+        {
+            let ring = owner.uploads.take().await;
+            upload(&bench, ring.as_ref(), read, sizes).await?;
+        }
+        let read = columns.take().and_then(Arc::into_inner);
+        completion.columns_read(read.expect("nobody else has them"));
+        let loaded = self.load(held).await?;
+        if let Points::Pieces { .. } = &held.points {
+            *host_key = owner.host_keys.take().await.place_of(self.source).await?;
+        }
+        let computed = {
+            let _turn = owner.compute.take().await;
+            let mut points = match &held.points {
+                Points::Resident(key) => KeyPoints::Resident(key),
+                Points::Pieces { places, len } => KeyPoints::Streamed {
+                    from: match &host_key {
+                        Some(key) if key.is_loaded() => Origin::Host(key),
+                        keep => Origin::Source {
+                            source: self.source,
+                            staging: owner.staging.take().await,
+                            keep: keep.as_deref(),
+                        },
+                    },
+                    places: places.each_ref().map(|place| place.region()),
+                    piece_len: *len,
+                    count: 0,
+                },
+            };
+            prove(&bench, &self.statement, &mut points, &held.lists).await?
+        };
+        let mut phases = computed.phases.clone();
+        if let Some(ms) = loaded {
+            // Between the upload and the first phase of the computation.
+            phases.0.insert(1, ("key_load", ms));
+        }
+        let tier = computed.tier;
+        let (source, watch) = (Arc::clone(self.source), self.watch.cloned());
+        let (r, s) = (self.statement.r, self.statement.s);
+        let finish = move || computed.finish(source.vk(), r, s, watch.as_deref());
+        Ok(Proved {
+            proof: on_thread("putting a proof together", finish).await?,
+            phases,
+            tier: Some(tier),
+        })
+    }
+
+    /// Brings the lists of the circuit, and the key if it is to stay, unless they are
+    /// there. Returns the milliseconds that a key took.
+    async fn load(&self, held: &Held) -> Result<Option<f64>, BackendError> {
+        let device = &self.owner.device;
+        let key = match &held.points {
+            Points::Resident(key) if !key.is_loaded() => Some(&**key),
+            _ => None,
+        };
+        if held.lists.is_loaded() && key.is_none() {
+            return Ok(None);
+        }
+        let mut staging = self.owner.staging.take().await;
+        // Another proof may have brought them meanwhile.
+        if !held.lists.is_loaded() {
+            held.lists.load(device, &mut staging, self.shape).await?;
+        }
+        let is_absent = |key: &&ResidentKey| !key.is_loaded();
+        let Some(key) = key.filter(is_absent) else {
+            return Ok(None);
+        };
+        let begin = Instant::now();
+        key.load(device, &mut staging, self.source).await?;
+        Ok(Some(begin.elapsed().as_secs_f64() * 1e3))
+    }
+}

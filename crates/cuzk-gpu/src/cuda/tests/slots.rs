@@ -1,0 +1,199 @@
+//! Several proofs on the device at the same time.
+
+use std::sync::Arc;
+
+use bellperson::groth16::Parameters;
+use blstrs::{Bls12, Scalar};
+use cuzk_pinned::StagingRing;
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
+
+use super::proofs::{bytes, circuit, cpu, cuda_job};
+use super::{THREADS, backend, backend_with, page_locked};
+use crate::column::{CColumn, Column};
+use crate::cpu::Job;
+use crate::cpu::h::CSource;
+use crate::cpu::tests::circuit::Assignment;
+use crate::cpu::tests::{column, job, meaningless_key};
+use crate::cuda::{CudaBackend, CudaJob};
+use crate::key::KeyTier;
+use crate::{BackendError, Pending};
+
+/// A circuit, one of its keys, and the processor's proof.
+struct Case {
+    assignment: Assignment,
+    job: Job<Parameters<Bls12>>,
+    expected: Vec<u8>,
+}
+
+impl Case {
+    fn new(log: u32, key_seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(u64::from(log));
+        let assignment = Assignment::of(circuit(&mut rng, log));
+        let key = Arc::new(meaningless_key(&assignment.shape(), key_seed));
+        let new = || {
+            let key = Arc::clone(&key);
+            let (r, s) = (Scalar::from(3), Scalar::from(key_seed));
+            job(&assignment, CColumn::Scratch, key, r, s)
+        };
+        let proved = cpu().submit_job(new()).done();
+        Self {
+            expected: bytes(&proved.expect("a request that fits").proof),
+            job: new(),
+            assignment,
+        }
+    }
+
+    fn cuda_job(&self) -> CudaJob {
+        cuda_job(&self.assignment, &self.job, CSource::Product)
+    }
+
+    /// With columns in page-locked memory.
+    fn direct(&self) -> CudaJob {
+        let mut job = self.cuda_job();
+        let columns = &mut job.columns;
+        for column in [&mut columns.a, &mut columns.b, &mut columns.aux] {
+            let len = column.len();
+            let bytes = Column::bytes(len).expect("a small column").max(1);
+            let buffers = page_locked(&[bytes]).expect("there is a device");
+            let buffer = buffers.into_iter().next().expect("as many as asked");
+            let mut locked = Column::new(buffer, len);
+            locked.scalars_mut().copy_from_slice(column.scalars());
+            *column = locked;
+        }
+        job
+    }
+
+    /// Waits for a proof of it.
+    fn check(&self, mut pending: Pending, what: &str) {
+        assert!(pending.columns_read().is_some(), "the columns come back");
+        let proved = pending.done().expect("a request that fits");
+        assert_eq!(proved.tier, Some(KeyTier::Resident), "{what}");
+        assert!(bytes(&proved.proof) == self.expected, "{what}");
+    }
+}
+
+#[test]
+fn gpu_two_circuits_at_once_give_the_cpus_bytes() {
+    let Some(gpu) = backend(|_| {}) else { return };
+    let cases = [Case::new(9, 1), Case::new(16, 2)];
+    let at_start = gpu.device_allocations();
+    for round in 0..20 {
+        let pending = cases.each_ref().map(|case| gpu.submit_job(case.cuda_job()));
+        // The later one is waited for first.
+        for (case, pending) in cases.iter().zip(pending).rev() {
+            case.check(pending, &format!("round {round}"));
+        }
+    }
+    assert_eq!(gpu.device_allocations(), at_start);
+}
+
+fn ring() -> Option<StagingRing> {
+    let chunks = page_locked(&[1 << 16; 3])?;
+    Some(StagingRing::from_buffers(chunks, THREADS))
+}
+
+/// Keys that have no room beside each other, columns of both kinds, and always as many
+/// proofs as the backend takes.
+fn many_proofs(slots: usize, cases: &[Case], limit: u64) {
+    let change = |options: &mut crate::DeviceOptions| {
+        options.slots = slots;
+        options.memory_bytes_max = Some(limit);
+    };
+    let gpu = backend_with(change, ring(), None).expect("there is a device");
+    let at_start = gpu.device_allocations();
+    let mut running = std::collections::VecDeque::new();
+    for turn in 0..120 {
+        let case = &cases[turn * 5 % cases.len()];
+        let job = match turn % 3 {
+            0 => case.direct(),
+            _ => case.cuda_job(),
+        };
+        running.push_back((turn, case, gpu.submit_job(job)));
+        if running.len() == 5 {
+            let (turn, case, pending) = running.pop_front().expect("five");
+            case.check(pending, &format!("{slots} slots, turn {turn}"));
+        }
+        assert!(gpu.device_bytes() <= limit);
+    }
+    for (turn, case, pending) in running {
+        case.check(pending, &format!("{slots} slots, turn {turn}"));
+    }
+    assert_eq!(gpu.device_allocations(), at_start);
+}
+
+#[test]
+fn gpu_many_proofs_with_keys_that_make_room_for_each_other() {
+    let Some(gpu) = backend(|_| {}) else { return };
+    let cases: Vec<Case> = [(9, 1), (12, 2), (9, 3), (13, 4), (12, 5), (13, 6)]
+        .map(|(log, key_seed)| Case::new(log, key_seed))
+        .into();
+    for case in &cases {
+        case.check(gpu.submit_job(case.cuda_job()), "alone");
+    }
+    let all = gpu.device_bytes();
+    drop(gpu);
+    let key_bytes = (1u64 << 13) * (96 * 4 + 192);
+    for slots in [1, 2, 4] {
+        many_proofs(slots, &cases, all - key_bytes / 2);
+    }
+}
+
+/// Room for one proof at a time: the next waits, whatever the number of slots.
+#[test]
+fn gpu_a_proof_waits_for_room() {
+    let Some(gpu) = backend(|_| {}) else { return };
+    let cases = [Case::new(14, 1), Case::new(14, 2)];
+    case_alone(&gpu, &cases[0]);
+    let one = gpu.device_bytes();
+    drop(gpu);
+    // A key and a slot, and less than another key and slot.
+    let slot = 3 * 32 * cases[0].job.shape.sizes.domain() as u64;
+    many_proofs(3, &cases, one + 2 * slot);
+}
+
+fn case_alone(gpu: &CudaBackend, case: &Case) {
+    case.check(gpu.submit_job(case.cuda_job()), "alone");
+}
+
+/// One proof fails while others are under way.
+#[test]
+fn gpu_a_proof_that_fails_fails_alone() {
+    let Some(gpu) = backend(|options| options.slots = 3) else {
+        return;
+    };
+    let (case, other) = (Case::new(10, 1), Case::new(15, 2));
+    for round in 0..20 {
+        let mut job = case.cuda_job();
+        let mut aux = job.columns.aux.scalars().to_vec();
+        // SAFETY: any limbs are a value in memory; arithmetic never sees this one.
+        aux[round] = unsafe { std::mem::transmute::<[u64; 4], Scalar>([u64::MAX; 4]) };
+        job.columns.aux = column(&aux, aux.len());
+        let before = gpu.submit_job(other.cuda_job());
+        let mut wrong = gpu.submit_job(job);
+        let after = gpu.submit_job(other.cuda_job());
+        assert!(wrong.columns_read().is_some(), "the columns come back");
+        let error = wrong.done().expect_err("a value that is no scalar");
+        let is_told = matches!(error, BackendError::Unreduced { count: 1, .. });
+        assert!(is_told, "{error}");
+        other.check(before, "before");
+        other.check(after, "after");
+        case_alone(&gpu, &case);
+    }
+}
+
+/// Each phase has its name, and a key's load one of its own, once.
+#[test]
+fn gpu_phases_have_their_names() {
+    let Some(gpu) = backend(|_| {}) else { return };
+    let case = Case::new(10, 1);
+    let computed = ["ntt", "msm_h", "msm_l", "msm_a", "msm_b_g1", "msm_b_g2"];
+    for is_first in [true, false] {
+        let proved = gpu.submit_job(case.cuda_job()).done();
+        let phases = proved.expect("a request that fits").phases.0;
+        let names: Vec<_> = phases.iter().map(|(name, _)| *name).collect();
+        let load: &[_] = if is_first { &["key_load"] } else { &[] };
+        assert_eq!(names, [&["upload"], load, &computed[..]].concat());
+        assert!(phases.iter().all(|(_, ms)| *ms >= 0.0), "{phases:?}");
+    }
+}

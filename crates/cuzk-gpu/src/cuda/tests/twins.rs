@@ -1,0 +1,66 @@
+//! The device as any other backend, and step by step beside the CPU.
+
+use std::sync::Arc;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
+
+use super::proofs::circuit;
+use crate::backend::Backend;
+use crate::conformance::{Case, suite};
+use crate::cpu::h::{CSource, Transforms};
+use crate::cpu::tests::conformance::make as cpu;
+use crate::dual::Dual;
+use crate::dual::tests::each_flip_is_named;
+
+fn make(queue_len_max: usize) -> Option<Arc<dyn Backend>> {
+    let backend = super::backend(|options| options.queue_len_max = queue_len_max)?;
+    Some(Arc::new(backend))
+}
+
+mod gpu_conformance {
+    use super::*;
+    suite!(make);
+}
+
+mod gpu_conformance_with_c_from_synthesis {
+    use super::*;
+    suite!(|queue_len_max| {
+        let backend = crate::cuda::tests::backend(|options| {
+            options.queue_len_max = queue_len_max;
+            options.c_source = CSource::Synthesised;
+            options.transforms = Transforms::Seven;
+        })?;
+        Some(Arc::new(backend) as Arc<dyn Backend>)
+    });
+}
+
+mod gpu_dual_conformance {
+    use super::*;
+    suite!(|queue_len_max| {
+        let dual = Dual::start(make(4)?, cpu(4)?, queue_len_max).expect("a thread");
+        Some(Arc::new(dual) as Arc<dyn Backend>)
+    });
+}
+
+#[test]
+fn gpu_each_flip_on_either_side_is_named() {
+    let Some(gpu) = make(4) else { return };
+    let cpu = cpu(4).expect("always there");
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    for log in [3, 10] {
+        let case = Case::meaningless(circuit(&mut rng, log), 91);
+        each_flip_is_named(&gpu, &cpu, &case);
+    }
+}
+
+/// A circuit whose columns are shown in more than one piece.
+#[test]
+fn gpu_a_large_circuit_agrees_step_by_step() {
+    let Some(gpu) = make(4) else { return };
+    let dual = Dual::start(gpu, cpu(4).expect("always there"), 1).expect("a thread");
+    let case = Case::meaningless(circuit(&mut ChaCha8Rng::seed_from_u64(8), 17), 92);
+    let (r, s) = (blstrs::Scalar::from(3), blstrs::Scalar::from(4));
+    let proved = crate::conformance::proved(&dual, case.request(&dual, r, s));
+    assert_eq!(proved.phases.0.last().map(|(name, _)| *name), Some("twin"));
+}

@@ -1,0 +1,239 @@
+//! The columns of a proof to the device.
+
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cuzk_pinned::{Fence, StagingRing};
+
+use super::device::{Device, Event, Lane, Region};
+use super::plan::SCALAR_BYTES;
+use super::prove::Bench;
+use crate::column::{Column, Columns};
+use crate::device::executor::give_way;
+use crate::device::host::{mailbox, on_thread};
+use crate::error::BackendError;
+use crate::shape::CircuitSizes;
+
+/// Bytes of ordinary memory that the driver copies while the thread waits for it.
+const ORDINARY_BYTES: usize = 8 << 20;
+
+/// Page-locked chunks for columns that are not page-locked. One upload has them at a
+/// time; the lock is for the thread that fills them.
+pub(super) type Ring = Arc<Mutex<StagingRing>>;
+
+/// One of the columns.
+#[derive(Clone, Copy)]
+enum Which {
+    A,
+    B,
+    C,
+    Aux,
+}
+
+impl Which {
+    fn of(self, columns: &Columns) -> &Column {
+        match self {
+            Self::A => &columns.a,
+            Self::B => &columns.b,
+            Self::C => columns.c.as_ref().expect("a column that is there"),
+            Self::Aux => &columns.aux,
+        }
+    }
+
+    fn bytes(self, columns: &Columns) -> &[u8] {
+        let column = self.of(columns);
+        &column.buffer().as_bytes()[..column.len() * SCALAR_BYTES as usize]
+    }
+}
+
+/// Copies the columns to the device; nothing reads them any more when this returns a
+/// success. After an error the caller waits for the lane. Those that are not page-locked
+/// go through `ring`, if there is one.
+pub(super) async fn upload(
+    bench: &Bench<'_>,
+    ring: Option<&Ring>,
+    columns: &Arc<Columns>,
+    sizes: &CircuitSizes,
+) -> Result<(), BackendError> {
+    let device = bench.device;
+    let [begin, end] = &bench.clock.upload;
+    device.record(Lane::Upload, begin)?;
+    queue_upload(bench, ring, columns, sizes).await?;
+    device.record(Lane::Upload, end)?;
+    device.passed(Lane::Upload).await
+}
+
+async fn queue_upload(
+    bench: &Bench<'_>,
+    ring: Option<&Ring>,
+    columns: &Arc<Columns>,
+    sizes: &CircuitSizes,
+) -> Result<(), BackendError> {
+    let device = bench.device;
+    let regions = bench.regions;
+    // SAFETY: the words stay as they are until the upload has been waited for.
+    unsafe { device.copy_in(Lane::Upload, regions.assignment, bench.inputs()) }?;
+    let column = sizes.domain() as u64 * SCALAR_BYTES;
+    let used = sizes.inputs as u64 * SCALAR_BYTES;
+    let aux = sizes.aux as u64 * SCALAR_BYTES;
+    let mut parts = vec![
+        (Which::A, regions.a.part(0, column)),
+        (Which::B, regions.b.part(0, column)),
+        (Which::Aux, regions.assignment.part(used, aux)),
+    ];
+    if columns.c.is_some() {
+        parts.push((Which::C, regions.c.part(0, column)));
+    }
+    for &(which, to) in &parts {
+        let used = which.bytes(columns).len() as u64;
+        device.fill(Lane::Upload, to.part(used, to.bytes() - used), 0)?;
+    }
+    let mut staged = Vec::new();
+    for (which, to) in parts {
+        match ring {
+            Some(_) if !which.of(columns).buffer().is_page_locked() => staged.push((which, to)),
+            _ => copy(device, which, columns, to).await?,
+        }
+    }
+    match ring {
+        Some(ring) if !staged.is_empty() => stage(device, ring, columns, staged).await,
+        _ => Ok(()),
+    }
+}
+
+/// Queues the copies of a column from where it lies.
+async fn copy(
+    device: &Device,
+    which: Which,
+    columns: &Columns,
+    to: Region,
+) -> Result<(), BackendError> {
+    let bytes = which.bytes(columns);
+    let buffer = which.of(columns).buffer();
+    for range in buffer.copy_ranges() {
+        let end = range.end.min(bytes.len());
+        if range.start >= end {
+            continue;
+        }
+        let part = &bytes[range.start..end];
+        // The driver copies ordinary memory while it keeps the thread: a piece at a
+        // time, so that others can move.
+        let piece_len = match buffer.is_page_locked() {
+            true => part.len(),
+            false => ORDINARY_BYTES,
+        };
+        for (at, piece) in part.chunks(piece_len).enumerate() {
+            let from = (range.start + at * piece_len) as u64;
+            // SAFETY: the columns stay until the upload has been waited for.
+            unsafe { device.copy_in(Lane::Upload, to.part(from, piece.len() as u64), piece) }?;
+            if !buffer.is_page_locked() {
+                give_way().await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A full chunk, to be queued by the device's thread.
+struct Chunk {
+    bytes: *const [u8],
+    /// Which of the columns it is of, and where in that.
+    part: usize,
+    offset: usize,
+    queued: SyncSender<Result<ChunkRead, BackendError>>,
+}
+
+// SAFETY: the thread that sends it leaves the bytes alone until it is answered, and
+// after that until the answer's event has passed.
+unsafe impl Send for Chunk {}
+
+/// The end of a chunk's upload.
+struct ChunkRead {
+    passed: Arc<Event>,
+    failure: Failure,
+}
+
+/// Why the end of a chunk's upload could not be waited for: then the chunk may have been
+/// filled again too early, and the columns on the device are not what they were.
+type Failure = Arc<Mutex<Option<BackendError>>>;
+
+impl Fence for ChunkRead {
+    fn wait(&self) {
+        if let Err(error) = Event::wait(&self.passed) {
+            let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            failure.get_or_insert(error);
+        }
+    }
+
+    fn has_passed(&self) -> bool {
+        self.passed.has_passed()
+    }
+}
+
+/// Copies columns through the ring: a thread fills its chunks and has each queued here.
+async fn stage(
+    device: &Device,
+    ring: &Ring,
+    columns: &Arc<Columns>,
+    parts: Vec<(Which, Region)>,
+) -> Result<(), BackendError> {
+    let (post, mut chunks) = mailbox::<Chunk>();
+    let failure = Failure::default();
+    let places: Vec<Region> = parts.iter().map(|&(_, to)| to).collect();
+    let (ring, columns) = (Arc::clone(ring), Arc::clone(columns));
+    let fill = move || {
+        let mut ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = parts.iter().enumerate();
+        let copied = parts.try_for_each(|(part, (which, _))| {
+            ring.copy(which.bytes(&columns), |bytes, offset| {
+                let (queued, answer) = sync_channel(1);
+                post.send(Chunk {
+                    bytes,
+                    part,
+                    offset,
+                    queued,
+                });
+                answer.recv().unwrap_or(Err(BackendError::Lost))
+            })
+        });
+        ring.finish();
+        copied
+    };
+    let work = on_thread("staging columns", fill);
+    while let Some(chunk) = chunks.next().await {
+        let queued = queue_chunk(device, places[chunk.part], &chunk);
+        let queued = queued.map(|passed| ChunkRead {
+            passed,
+            failure: Arc::clone(&failure),
+        });
+        // The thread waits for the answer.
+        let _ = chunk.queued.send(queued);
+    }
+    work.await??;
+    let failure = failure
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    failure.map_or(Ok(()), Err)
+}
+
+fn queue_chunk(device: &Device, to: Region, chunk: &Chunk) -> Result<Arc<Event>, BackendError> {
+    // SAFETY: the thread that sent it waits for the answer, and the ring keeps the
+    // chunk as it is until the answer's event has passed.
+    let bytes = unsafe { &*chunk.bytes };
+    let passed = device.fence_event()?;
+    // SAFETY: as above.
+    unsafe {
+        device.copy_in(
+            Lane::Upload,
+            to.part(chunk.offset as u64, bytes.len() as u64),
+            bytes,
+        )
+    }?;
+    if let Err(error) = device.record(Lane::Upload, &passed) {
+        // The chunk goes back without a fence.
+        let _ = device.wait(Lane::Upload);
+        return Err(error);
+    }
+    Ok(passed)
+}
