@@ -331,13 +331,17 @@ impl Survey {
         }
         let block = self.block.ok_or(Uncut::NoBlock)?;
         self.check_bytes()?;
-        let blocks = match self.extend {
-            Extend::Whole => self.blocks,
-            Extend::FirstBlock { blocks } => blocks,
-        };
         let mut links = self.all_links;
-        let first = links[0].clone();
-        links.resize(blocks, first);
+        if let Extend::FirstBlock { blocks } = self.extend {
+            // The number comes from a file, and may be any.
+            let each = size_of::<Box<[u32]>>() + size_of_val(&*links[0]);
+            let limit_bytes = self.limit_bytes;
+            if blocks.checked_mul(each).is_none_or(|all| all > limit_bytes) {
+                return Err(Uncut::TooLarge { limit_bytes });
+            }
+            let first = links[0].clone();
+            links.resize(blocks, first);
+        }
         self.coefficients.finish();
         Ok(Template::new(
             (self.shared, self.shared_rows),

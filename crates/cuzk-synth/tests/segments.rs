@@ -357,6 +357,21 @@ fn marks_and_limits_are_told() {
 }
 
 #[test]
+fn a_number_of_blocks_from_a_file_may_be_any() {
+    let circuit = squares();
+    let survey = |blocks| {
+        let found = circuit.survey(Extend::FirstBlock { blocks });
+        found.map(|template| (template.blocks(), template.sizes().constraints))
+    };
+    let limit_bytes = LIMIT_BYTES;
+    assert_eq!(survey(3), Ok((3, 16)));
+    assert_eq!(survey(0), Ok((0, 4)));
+    for blocks in [1 << 30, usize::MAX] {
+        assert_eq!(survey(blocks), Err(Uncut::TooLarge { limit_bytes }));
+    }
+}
+
+#[test]
 fn a_circuit_that_refuses_is_no_survey() {
     let error = survey(CUT, Extend::Whole, false, LIMIT_BYTES, |_| {
         Err(SynthesisError::DivisionByZero)

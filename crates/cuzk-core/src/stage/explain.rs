@@ -8,7 +8,7 @@ use cuzk_gpu::{Key, Section};
 use cuzk_synth::{Explained, explain as explain_rows};
 
 use super::reserve::budget_priority;
-use super::{Job, Shared};
+use super::{Job, Shared, segments};
 use crate::error::{Failure, ProveError};
 
 /// On whom the assignment that is checked is booked.
@@ -41,18 +41,8 @@ pub(crate) fn explain(shared: &Shared, job: &Job, key: &Key, part: usize) -> Fai
         }
         Ok(Explained::Satisfied { .. }) => {
             tracing::error!(job = job.label, part, "a proof does not verify");
-            distrust(shared, job);
+            segments::distrust(shared, job);
             Failure::ours(ProveError::InvalidProof { part })
         }
-    }
-}
-
-/// The columns may have been wrong although the witness is not: what was found of the
-/// circuit, perhaps in an earlier run, is not used again.
-fn distrust(shared: &Shared, job: &Job) {
-    let circuit = job.circuit.id();
-    if shared.templates.give_up(&circuit) {
-        tracing::warn!(%circuit, "synthesised whole from now on");
-        shared.shapes.keep_cut(&circuit, None);
     }
 }

@@ -12,7 +12,7 @@ use crate::Part;
 use crate::config::{Sizing, Synthesis};
 use crate::crew::Unfinished;
 use crate::error::{Failure, ProveError};
-use crate::shapes::hex;
+use crate::shapes::{circuit_shape, hex};
 use crate::templates::{CutCircuit, Found, Surveying};
 
 /// The circuit of a part as what it repeats, if it is to be filled in segments: known
@@ -68,7 +68,7 @@ fn find_out(
     };
     let limit_bytes = usize::try_from(memory.bytes()).unwrap_or(usize::MAX);
     let look = |extend| look(shared, job, part, cut, extend, limit_bytes);
-    let template = match remembered(known.as_ref(), look)? {
+    let template = match remembered(known.as_ref(), key, look)? {
         Some(template) => Ok(template),
         None => look(Extend::Whole)?,
     };
@@ -118,9 +118,10 @@ fn look(
 }
 
 /// The template by its first block, if an earlier survey says that the block tells the
-/// rest, and the block is the one that it saw.
+/// rest, the block is the one that it saw, and so many blocks fit the key.
 fn remembered(
     known: Option<&CutHint>,
+    key: &Key,
     look: impl Fn(Extend) -> Looked,
 ) -> Result<Option<Template>, Failure> {
     let Some(CutHint::Blocks {
@@ -132,9 +133,13 @@ fn remembered(
         return Ok(None);
     };
     let found = look(Extend::FirstBlock { blocks: *count })?;
-    Ok(found
-        .ok()
-        .filter(|template| hex(&template.digest()) == *digest))
+    let fits = |template: &Template| {
+        hex(&template.digest()) == *digest
+            && key
+                .check_shape(&circuit_shape(&template.sizes(), &template.densities()))
+                .is_ok()
+    };
+    Ok(found.ok().filter(fits))
 }
 
 /// The template, if segments divide its blocks.
@@ -171,4 +176,14 @@ pub(super) fn fill(
     })?;
     shared.metrics.syntheses_cut.add(1);
     Ok(template.finish(columns.rest, filled))
+}
+
+/// What was found of a circuit, perhaps in an earlier run, is not used again: columns
+/// that were made with it may have been wrong although the witness is not.
+pub(super) fn distrust(shared: &Shared, job: &Job) {
+    let circuit = job.circuit.id();
+    if shared.templates.give_up(&circuit) {
+        tracing::warn!(%circuit, "synthesised whole from now on");
+        shared.shapes.keep_cut(&circuit, None);
+    }
 }

@@ -56,6 +56,11 @@ pub(crate) fn synthesise(
             tracing::warn!(circuit = %job.circuit.id(), ?want, "a capacity hint was too small");
             return Ok(Filled::Outgrown(want));
         }
+        Err(Unwritten::Synth(source @ SynthError::OtherSegment { .. })) => {
+            // Whether the part or the template is of another circuit, the whole tells.
+            segments::distrust(shared, job);
+            return Err(Failure::ours(ProveError::Synthesis { part, source }));
+        }
         Err(Unwritten::Synth(source)) => {
             return Err(Failure::fatal(ProveError::Synthesis { part, source }));
         }

@@ -142,6 +142,8 @@ enum Fault {
     Unsatisfied(usize),
     /// The synthesis of a block panics.
     Panic(usize),
+    /// There is one more constraint after a block.
+    MoreRows(usize),
 }
 
 /// Where block 0 says that it begins, and waits until it is let go on.
@@ -187,6 +189,23 @@ impl ChainsPart {
     }
 }
 
+impl ChainsPart {
+    fn blocks(
+        &self,
+        blocks: std::ops::Range<usize>,
+        pass: &mut Pass<'_>,
+    ) -> Result<(), SynthesisError> {
+        let circuit = &self.job.circuit;
+        circuit.synthesize(blocks.clone(), Some(self.x), self.wrong(), pass)?;
+        if let Some(Fault::MoreRows(block)) = self.job.fault
+            && blocks.contains(&block)
+        {
+            pass.enforce(|| "one more", |lc| lc, |lc| lc, |lc| lc);
+        }
+        Ok(())
+    }
+}
+
 impl Part for ChainsPart {
     fn segments(&self) -> usize {
         BLOCKS
@@ -204,13 +223,11 @@ impl Part for ChainsPart {
             hold.begun.send(()).expect("the test waits");
             hold.go_on.recv().expect("the test lets go");
         }
-        let (circuit, blocks) = (&job.circuit, segment..segment + 1);
-        circuit.synthesize(blocks, Some(self.x), self.wrong(), pass)
+        self.blocks(segment..segment + 1, pass)
     }
 
     fn synthesize_whole(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
-        let circuit = &self.job.circuit;
-        circuit.synthesize(0..BLOCKS, Some(self.x), self.wrong(), pass)
+        self.blocks(0..BLOCKS, pass)
     }
 }
 
@@ -381,7 +398,8 @@ fn a_hint_that_lies_costs_a_retry_and_no_proof() {
     );
     assert!(kept.find_cut(regular.id().as_str()).is_some());
 
-    // Another digest is no claim at all.
+    // Another number of blocks, whatever its digest, does not fit the key; another
+    // digest is no claim at all.
     let mut store = kept;
     let other = CutHint::Blocks {
         count: BLOCKS + 1,
@@ -423,6 +441,27 @@ fn what_goes_wrong_in_a_segment_ends_its_job_alone() {
     let usage = engine.budget().usage();
     assert_eq!(usage.used_bytes, usage.idle_bytes, "no part holds any");
     prove(&engine, &chains(None, 1)).expect("a good job");
+}
+
+/// Such a part is told by the whole, as everywhere: the circuit's segments are not
+/// believed any more.
+#[test]
+fn a_part_of_another_shape_is_synthesised_whole_and_refused() {
+    let mut house = house(&[Chains { odd: None }]);
+    let engine = engine(&mut house, Synthesis::Segments, Path::new(""), true);
+    let want = prove(&engine, &chains(None, 1)).expect("a good job").proof;
+    let job = ChainsJob {
+        fault: Some(Fault::MoreRows(2)),
+        ..chains(None, 1)
+    };
+    let error = prove(&engine, &job).expect_err("another shape").to_string();
+    assert_eq!(
+        error,
+        "part 0: its densities are not those of circuit chains"
+    );
+    assert_eq!(engine.metrics().parts_retried.count(), 1);
+    let again = prove(&engine, &chains(None, 1)).expect("a good job");
+    assert_eq!((again.proof, counts(&engine)), (want, [1, 2, 0]));
 }
 
 #[test]
