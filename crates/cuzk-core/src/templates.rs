@@ -23,7 +23,7 @@ const TEMPLATES: Consumer = Consumer("templates");
 const SURVEY_BYTES_MAX: u64 = 1 << 30;
 
 /// Bytes that a row takes at the most, on the average, in the circuits that are known.
-const BYTES_PER_ROW: u64 = 128;
+const BYTES_PER_ROW: u64 = 160;
 
 /// A template with the shape of its circuit.
 pub(crate) struct CutCircuit {
