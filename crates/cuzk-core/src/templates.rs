@@ -50,8 +50,10 @@ enum Known {
 /// How a part is to be synthesised.
 pub(crate) enum Found<'a> {
     Cut(Arc<CutCircuit>),
-    /// Whole: it is not cut, or another part is finding out.
+    /// Whole: it is not cut.
     Whole,
+    /// Whole, since another part is finding out.
+    Surveyed,
     /// This part is to find out.
     Unknown(Surveying<'a>),
 }
@@ -71,7 +73,8 @@ impl Templates {
         let mut known = self.known();
         match known.get(circuit) {
             Some(Known::Cut(cut)) => Found::Cut(Arc::clone(cut)),
-            Some(Known::Surveyed | Known::Whole) => Found::Whole,
+            Some(Known::Surveyed) => Found::Surveyed,
+            Some(Known::Whole) => Found::Whole,
             None => {
                 known.insert(circuit.clone(), Known::Surveyed);
                 Found::Unknown(Surveying {

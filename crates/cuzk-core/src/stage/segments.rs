@@ -33,6 +33,15 @@ pub(super) fn cut_of(
     };
     match shared.templates.find(&job.circuit.id()) {
         Found::Whole => Ok(None),
+        Found::Surveyed => {
+            let job = &job.label;
+            tracing::info!(
+                job,
+                part,
+                "synthesised whole while another part surveys the circuit"
+            );
+            Ok(None)
+        }
         Found::Cut(cut) => {
             // The key may be another one than that of the part that found it out.
             key.check_shape(&cut.shape).map_err(Failure::fatal)?;
