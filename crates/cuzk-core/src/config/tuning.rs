@@ -80,7 +80,8 @@ pub enum Sizing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Synthesis {
     /// In segments, by several threads, from values of variables and stored rows, once
-    /// the circuit is checked to repeat.
+    /// the circuit is checked to repeat: less than half of the time of the whole on one
+    /// core (`bench/records/epyc-2c/synth.json`).
     Segments,
     /// The whole circuit by one thread, every linear combination built and evaluated: the
     /// way of circuits that do not repeat.
