@@ -1,10 +1,12 @@
 //! The threads that fill segments of parts, shared fairly between the parts.
 //!
-//! Each part works on its own stage's thread, which never waits for anybody, and is
-//! given helpers up to its share of the threads. Between two segments a part whose share
-//! shrank lets helpers go, and one whose share grew takes more: so a part that begins
-//! late gets its threads after one segment of the others, and one that is left alone has
-//! all of them. Nobody waits here, so nothing has to be woken.
+//! Each part works on its own stage's thread, which never waits for anybody, and takes
+//! helpers up to its share of the threads, and beyond it as long as threads are free.
+//! Between two segments a part that has more than its share lets a helper go if more
+//! threads work than there are: so a part that begins late has its share after one
+//! segment of the others, and what one cannot use others do. Nobody waits here, so
+//! nothing has to be woken; for the length of a segment more threads may work than there
+//! are cores.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,6 +20,8 @@ use crate::lock::lock;
 pub(crate) struct Crew {
     threads: usize,
     parts: AtomicUsize,
+    /// Threads that work, helpers or not.
+    working: AtomicUsize,
 }
 
 /// Why not all work was done.
@@ -34,12 +38,23 @@ impl Crew {
         Self {
             threads: threads.max(1),
             parts: AtomicUsize::new(0),
+            working: AtomicUsize::new(0),
         }
     }
 
-    /// Threads that a part may use now.
-    pub(crate) fn share(&self) -> usize {
+    /// Threads that a part can count on now.
+    fn share(&self) -> usize {
         (self.threads / self.parts.load(Ordering::Relaxed).max(1)).max(1)
+    }
+
+    /// Whether a part of so many workers may have one more.
+    fn may_grow(&self, workers: usize) -> bool {
+        workers < self.share() || self.working.load(Ordering::Relaxed) < self.threads
+    }
+
+    /// Whether a part of so many workers has to let one go.
+    fn must_shrink(&self, workers: usize) -> bool {
+        workers > self.share() && self.working.load(Ordering::Relaxed) > self.threads
     }
 
     /// Works on all pieces, in their order, as many at the same time as the share of one
@@ -55,6 +70,7 @@ impl Crew {
         work: impl Fn(usize, T) -> Result<R, E> + Sync,
     ) -> Result<Vec<R>, Unfinished<E>> {
         self.parts.fetch_add(1, Ordering::Relaxed);
+        self.working.fetch_add(1, Ordering::Relaxed);
         let _place = Place(&self.parts);
         let state = State {
             left: pieces.len(),
@@ -155,21 +171,24 @@ where
         if state.left > 0 && state.end.is_none() && (self.stop)() {
             state.end = Some(End::Stopped);
         }
-        let share = self.crew.share();
-        let is_too_many = role == Role::Helper && state.workers > share;
+        let crew = self.crew;
+        let is_too_many = role == Role::Helper && crew.must_shrink(state.workers);
         if state.end.is_some() || state.left == 0 || is_too_many {
             state.workers -= 1;
+            crew.working.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
         let piece = state.pieces.next();
         state.left -= 1;
         // One at a time: a helper brings the next itself.
-        if state.workers < share && state.left > 0 {
+        if state.left > 0 && crew.may_grow(state.workers) {
             let helper = Builder::new()
                 .name("cuzk-segments".to_owned())
                 .spawn_scoped(scope, move || self.work(scope, Role::Helper));
             // Without a thread the work is done by those there are.
-            state.workers += usize::from(helper.is_ok());
+            let helpers = usize::from(helper.is_ok());
+            state.workers += helpers;
+            crew.working.fetch_add(helpers, Ordering::Relaxed);
         }
         piece
     }
@@ -219,30 +238,45 @@ mod tests {
         assert_eq!(done, Ok(vec![0, 1, 2, 3]));
     }
 
+    fn crew(threads: usize, parts: usize, working: usize) -> Crew {
+        let crew = Crew::new(threads);
+        crew.parts.store(parts, Ordering::Relaxed);
+        crew.working.store(working, Ordering::Relaxed);
+        crew
+    }
+
     #[test]
-    fn parts_share_and_a_late_one_gets_its_own() {
-        let crew = Crew::new(4);
-        assert_eq!(crew.share(), 4);
-        let workers = AtomicUsize::new(0);
-        let outer: Outcome = crew.run(
-            vec![0, 1, 2, 3, 4, 5],
+    fn parts_share_threads_and_lend_what_they_cannot_use() {
+        // Alone: all of them, and no more.
+        assert!(crew(4, 1, 3).may_grow(3) && !crew(4, 1, 4).may_grow(4));
+        // A second one begins while the first has all: it takes its share, the first
+        // lets go until there are as many as there may be.
+        assert!(crew(4, 2, 5).may_grow(1) && !crew(4, 2, 6).may_grow(2));
+        assert!(crew(4, 2, 6).must_shrink(4) && crew(4, 2, 5).must_shrink(3));
+        assert!(!crew(4, 2, 4).must_shrink(2));
+        // The first has one segment left: the second takes what is free, and keeps it.
+        assert!(crew(4, 2, 3).may_grow(2) && !crew(4, 2, 4).must_shrink(3));
+        // More parts than threads: one each.
+        assert!(!crew(2, 5, 5).may_grow(1) && !crew(2, 5, 5).must_shrink(1));
+    }
+
+    /// Another part is there and does nothing: its thread helps here, or none of the
+    /// pieces ends.
+    #[test]
+    fn a_free_thread_helps_beyond_the_share() {
+        let crew = crew(2, 1, 0);
+        let meeting = Barrier::new(2);
+        let done: Outcome = crew.run(
+            vec![0, 1],
             || false,
             |_, piece| {
-                let inner: Outcome = crew.run(
-                    vec![7],
-                    || false,
-                    |_, inner| {
-                        workers.fetch_max(crew.share(), Ordering::Relaxed);
-                        assert!(crew.share() <= 2, "two parts at least share four threads");
-                        Ok(inner)
-                    },
-                );
-                inner.map(|_| piece).map_err(|_| "inner")
+                assert_eq!(crew.share(), 1);
+                meeting.wait();
+                Ok(piece)
             },
         );
-        assert_eq!(outer, Ok(vec![0, 1, 2, 3, 4, 5]));
-        assert!(workers.into_inner() >= 1);
-        assert_eq!(crew.share(), 4, "all places are given back");
+        assert_eq!(done, Ok(vec![0, 1]));
+        assert_eq!(crew.working.load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -282,7 +316,8 @@ mod tests {
         let message = panic.expect_err("it panics");
         let message = message.downcast_ref::<String>().expect("a text");
         assert!(message.contains("a fault of the test"), "{message}");
-        assert_eq!(crew.share(), 3, "its place is given back");
+        let left = [&crew.parts, &crew.working].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(left, [0, 0], "its places are given back");
         let done: Outcome = crew.run(vec![1], || false, |_, piece| Ok(piece));
         assert_eq!(done, Ok(vec![1]));
     }

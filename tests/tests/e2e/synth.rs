@@ -56,7 +56,13 @@ fn segments_are_recorded_beside_the_whole_and_bellpersons() {
 
 #[test]
 fn all_rows_of_a_part_are_checked_in_segments() {
-    for (circuit, constraints) in [("winning-2k", 90_883), ("wpost-2k", 21_889)] {
+    // The last ones have the trees of sectors of 32 and 64 GiB.
+    for (circuit, constraints) in [
+        ("wpost-2k", 21_889),
+        ("winning-2k", 90_883),
+        ("winning-32g", 370_723),
+        ("winning-64g", 391_447),
+    ] {
         let name = format!("synth-check-{circuit}");
         let cases = cases(&["--check", circuit, "--threads", "2"], &name);
         let [case] = cases.as_slice() else {
