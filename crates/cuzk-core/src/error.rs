@@ -111,6 +111,18 @@ pub enum ProveError {
         /// What the backend said.
         source: BackendError,
     },
+    /// The backend has too little memory of its own for any proof of the circuit.
+    #[error("the circuit is too large: {source}")]
+    TooLarge {
+        /// What the backend asks, and what it has.
+        source: BackendError,
+    },
+    /// No backend takes parts any more.
+    #[error("nothing proves any more: {reasons}")]
+    OutOfService {
+        /// Each backend, with why it is out of service.
+        reasons: String,
+    },
     /// Two parts of one circuit have different densities.
     #[error("part {part}: its densities are not those of circuit {circuit}")]
     OtherShape {

@@ -45,6 +45,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod backends;
 pub mod config;
 mod crew;
 mod engine;
@@ -65,6 +66,7 @@ mod timeline;
 mod workload;
 
 pub use assemble::{StartError, cpu_backend, memory_limit, page_locked_limit};
+pub use backends::DeviceState;
 pub use config::Config;
 pub use cuzk_budget::ByteCount;
 pub use cuzk_gpu::{DeviceReport, DeviceUse, KeyError, KeyTier, USES_ADX, devices};

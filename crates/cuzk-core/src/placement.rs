@@ -234,6 +234,11 @@ impl ColumnMemory {
         self.fixed_bytes
     }
 
+    /// Sets them back to what they were before buffers were taken that nobody has now.
+    pub(crate) fn set_fixed_bytes(&mut self, bytes: u64) {
+        self.fixed_bytes = bytes;
+    }
+
     fn pool(&self, way: Way) -> &PinnedPool {
         match (way, &self.page_locked) {
             (Way::Direct, Ok(page_locked)) => &page_locked.direct,

@@ -37,7 +37,12 @@ pub(crate) struct CutCircuit {
 pub(crate) struct Templates {
     budget: Budget,
     known: Mutex<HashMap<CircuitId, Known>>,
+    /// How often each was doubted.
+    doubts: Mutex<HashMap<CircuitId, u32>>,
 }
+
+/// Doubts after which a circuit is not surveyed again.
+const DOUBTS_MAX: u32 = 2;
 
 enum Known {
     /// A part is surveying it.
@@ -45,6 +50,8 @@ enum Known {
     Cut(Arc<CutCircuit>),
     /// It is not cut.
     Whole,
+    /// It was, and the next part is synthesised whole.
+    Doubted,
 }
 
 /// How a part is to be synthesised.
@@ -63,6 +70,7 @@ impl Templates {
         let this = Arc::new(Self {
             budget,
             known: Mutex::default(),
+            doubts: Mutex::default(),
         });
         let weak = Arc::downgrade(&this);
         this.budget.add_reclaimer(weak);
@@ -75,6 +83,10 @@ impl Templates {
             Some(Known::Cut(cut)) => Found::Cut(Arc::clone(cut)),
             Some(Known::Surveyed) => Found::Surveyed,
             Some(Known::Whole) => Found::Whole,
+            Some(Known::Doubted) => {
+                known.remove(circuit);
+                Found::Whole
+            }
             None => {
                 known.insert(circuit.clone(), Known::Surveyed);
                 Found::Unknown(Surveying {
@@ -86,10 +98,26 @@ impl Templates {
         }
     }
 
-    /// The circuit is synthesised whole from now on. Whether it was cut.
-    pub(crate) fn give_up(&self, circuit: &CircuitId) -> bool {
-        let before = self.known().insert(circuit.clone(), Known::Whole);
-        matches!(before, Some(Known::Cut(_)))
+    /// Gives up the template of a circuit, if there is one: until it is surveyed anew, or
+    /// for good. How often it was doubted.
+    pub(crate) fn doubt(&self, circuit: &CircuitId) -> Option<u32> {
+        let mut known = self.known();
+        if !matches!(known.get(circuit), Some(Known::Cut(_))) {
+            return None;
+        }
+        let mut doubts = lock(&self.doubts);
+        let count = doubts.entry(circuit.clone()).or_default();
+        *count += 1;
+        let next = if *count < DOUBTS_MAX {
+            Known::Doubted
+        } else {
+            Known::Whole
+        };
+        let before = known.insert(circuit.clone(), next);
+        // Its reservation is given back without the lock.
+        drop(known);
+        drop(before);
+        Some(*count)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<CircuitId, Known>> {

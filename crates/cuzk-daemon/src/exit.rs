@@ -105,6 +105,7 @@ impl From<ProveError> for Failure {
             | ProveError::Sidecar { .. }
             | ProveError::Key(_) => Exit::Key,
             ProveError::Memory { .. }
+            | ProveError::TooLarge { .. }
             | ProveError::Allocation { .. }
             | ProveError::PageLocked { .. }
             | ProveError::Placement { .. } => Exit::Memory,

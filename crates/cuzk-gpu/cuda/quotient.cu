@@ -95,7 +95,8 @@ int32_t cuzk_device_open(int32_t ordinal, cuzk_device** device, void** stream,
 }
 
 int32_t cuzk_device_close(cuzk_device* device, cuzk_message message) {
-    return cuzk::guarded(device, message, [&] { delete device; });
+    // Whichever device is selected: one that fails every call is closed too.
+    return cuzk::guarded(nullptr, message, [&] { delete device; });
 }
 
 int32_t cuzk_transform(cuzk_device* device, void* d_scalars, uint32_t log_len,

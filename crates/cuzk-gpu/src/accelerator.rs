@@ -25,7 +25,8 @@ pub struct DeviceOptions {
     /// computed, the columns of the next are uploaded. Fewer where the device has no
     /// room for so many beside their keys.
     pub slots: usize,
-    /// Threads that read a key's points.
+    /// Threads of the host that read a key's points, or sort and sum where they are told
+    /// to.
     pub load_threads: NonZeroUsize,
     /// Whether C is computed or taken from synthesis.
     pub c_source: CSource,
@@ -33,6 +34,13 @@ pub struct DeviceOptions {
     pub transforms: Transforms,
     /// Whether zeros and ones are taken out before a multiplication.
     pub is_split: bool,
+    /// Whether threads of the host sort scalars by value, for keys that are on the
+    /// device, and not the device itself. It takes 4 bytes of host memory an entry.
+    pub is_split_on_host: bool,
+    /// Whether the sum over the key's section `b_g2` is made by threads of the host, from
+    /// its points there, while the device makes the others. It takes 32 bytes of host
+    /// memory a point beside the work, and 192 where the key is in its file.
+    pub is_b_g2_on_host: bool,
     /// Bits of a multiplication's windows, 10 to 20; chosen by its size if `None`.
     pub window_bits: Option<u32>,
     /// Most entries that a multiplication takes at a time: a multiple of 32.
@@ -51,6 +59,8 @@ impl DeviceOptions {
             c_source: CSource::Product,
             transforms: Transforms::Six,
             is_split: true,
+            is_split_on_host: false,
+            is_b_g2_on_host: false,
             window_bits: None,
             chunk_len_max: 1 << 24,
         }

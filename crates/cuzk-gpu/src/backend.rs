@@ -74,7 +74,8 @@ pub struct DeviceUse {
     pub held_bytes: u64,
 }
 
-/// Groth16 arithmetic on some device.
+/// Groth16 arithmetic on some device. What one must do beyond these signatures stands in
+/// the module `conformance` of this crate's tests, which runs it for every backend.
 pub trait Backend: Send + Sync {
     /// Short name, as replies and metrics show it (`cpu`).
     fn name(&self) -> &'static str;
@@ -82,6 +83,11 @@ pub trait Backend: Send + Sync {
     /// The device, for a backend that works on one.
     fn device(&self) -> Option<DeviceUse> {
         None
+    }
+
+    /// Whether it has failed in a way after which it refuses everything.
+    fn is_lost(&self) -> bool {
+        false
     }
 
     /// Whether it keeps the points of keys itself, so that nobody needs to keep them in
@@ -94,6 +100,12 @@ pub trait Backend: Send + Sync {
     /// the next are read.
     fn slots(&self) -> usize {
         1
+    }
+
+    /// What a proof takes of a device's memory, a line of text for each consumer with its
+    /// bytes; `None` for a backend that plans none.
+    fn plan(&self, _shape: &CircuitShape, _key: &Key) -> Option<String> {
+        None
     }
 
     /// What this backend's third column is for, whatever the circuit.
@@ -110,6 +122,17 @@ pub trait Backend: Send + Sync {
     /// Bytes of host memory one proof takes at its peak beside its columns.
     /// `tier` says where the points of the key are then.
     fn work_bytes(&self, sizes: &CircuitSizes, key: &Key, tier: KeyTier) -> u64;
+
+    /// Whether a proof of a circuit of these sizes with this key can be made here at all,
+    /// told from counts alone: before anything is synthesised for it. Asks no device.
+    ///
+    /// # Errors
+    /// What [`submit`](Self::submit) would end with, whatever else is under way:
+    /// [`BackendError::DeviceMemory`].
+    fn check(&self, sizes: &CircuitSizes, key: &Key) -> Result<(), BackendError> {
+        let _ = (sizes, key);
+        Ok(())
+    }
 
     /// Starts a proof and returns at once. The backend owns the columns until
     /// [`Pending::columns_read`] gives them back: as they were, if it copies them

@@ -54,6 +54,11 @@ impl Column {
         self.len == 0
     }
 
+    /// Leaves out what comes after the first `len` scalars; nothing, if there are fewer.
+    pub fn shorten(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
     /// The scalars.
     pub fn scalars(&self) -> &[Scalar] {
         let start = self.buffer.as_bytes().as_ptr().cast::<Scalar>();
@@ -149,6 +154,17 @@ impl Columns {
             c,
             aux: next(layout.aux),
         }
+    }
+
+    /// Leaves out what the layout has no place for: columns taken before a circuit's
+    /// sizes were known are longer than it needs.
+    pub fn shorten(&mut self, layout: &ColumnLayout) {
+        self.a.shorten(layout.rows);
+        self.b.shorten(layout.rows);
+        if let Some(c) = &mut self.c {
+            c.shorten(layout.rows);
+        }
+        self.aux.shorten(layout.aux);
     }
 }
 

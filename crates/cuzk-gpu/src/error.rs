@@ -89,6 +89,23 @@ pub enum BackendError {
     Panic(String),
 }
 
+impl BackendError {
+    /// Whether the same request would end the same way again.
+    pub fn is_final(&self) -> bool {
+        match self {
+            Self::Mismatch { .. } | Self::Key(_) | Self::DeviceMemory { .. } => true,
+            Self::Lost
+            | Self::Start { .. }
+            | Self::QueueFull { .. }
+            | Self::Device { .. }
+            | Self::DeviceLost { .. }
+            | Self::Unreduced { .. }
+            | Self::Disagreement { .. }
+            | Self::Panic(_) => false,
+        }
+    }
+}
+
 /// Names what two backends disagree on.
 fn differing(at: Option<Intermediate>) -> String {
     at.map_or_else(|| "the proof".to_owned(), |at| at.to_string())

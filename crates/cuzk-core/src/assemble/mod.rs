@@ -1,19 +1,21 @@
 //! From a configuration to a running engine.
 
+mod devices;
+
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use cuzk_budget::{BoxUse, Budget, LimitError, LimitRule, MemoryFiles, MemoryReading};
 use cuzk_gpu::cpu::h::{CSource, Transforms};
 use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
-use cuzk_gpu::{Backend, BackendError, DeviceBuffers, DeviceOptions, Dual, open_device};
-use cuzk_pinned::{StagingOptions, page_locked_memory};
+use cuzk_gpu::{Backend, BackendError, Dual};
 use cuzk_synth::HintStore;
 
 use crate::config::{Config, DevicePolicy, Tuning};
 use crate::engine::{Engine, EngineParts};
 use crate::error::ProveError;
 use crate::placement::ColumnMemory;
+use devices::NoDevice;
 
 /// Proofs that may wait in a backend. The scheduler sends as many of one priority as
 /// have slots, and as many again of each higher one.
@@ -80,10 +82,18 @@ pub fn page_locked_limit(config: &Config, limit_bytes: u64) -> Result<u64, Limit
 /// # Errors
 /// If the system refuses a thread.
 pub fn cpu_backend(threads: usize, tuning: &Tuning) -> Result<CpuBackend, BackendError> {
+    cpu_backend_for(threads, tuning, BACKEND_QUEUE_MAX)
+}
+
+fn cpu_backend_for(
+    threads: usize,
+    tuning: &Tuning,
+    queue_len_max: usize,
+) -> Result<CpuBackend, BackendError> {
     let (c_source, transforms) = quotient(tuning);
     CpuBackend::new(CpuOptions {
         threads: self::threads(threads),
-        queue_len_max: BACKEND_QUEUE_MAX,
+        queue_len_max,
         c_source,
         transforms,
     })
@@ -104,25 +114,22 @@ fn quotient(tuning: &Tuning) -> (CSource, Transforms) {
     }
 }
 
-/// Bytes of each of the two buffers through which keys go to a device.
-const KEY_BUFFER_BYTES: usize = 64 << 20;
+/// Backends of one kind and the memory that their columns come from.
+type Proving = (Vec<Arc<dyn Backend>>, ColumnMemory);
 
-/// A backend and the memory that its columns come from.
-type Proving = (Arc<dyn Backend>, ColumnMemory);
-
-/// The backend that a configuration asks for: a device, or the processor.
+/// The backends that a configuration asks for: devices, or the processor.
 fn proving(config: &Config, budget: &Budget) -> Result<Proving, StartError> {
     let on_cpu = |reason: &str| -> Result<Proving, StartError> {
         let backend = cpu_backend(config.threads, &config.tuning)?;
         let memory = ColumnMemory::heap(budget.clone()).without_page_locked(reason);
-        Ok((Arc::new(backend), memory))
+        Ok((vec![Arc::new(backend)], memory))
     };
     let twin = config.tuning.twin;
     match config.device_policy {
         DevicePolicy::Cpu if twin => Err(StartError::Twin("device.policy is \"cpu\"".to_owned())),
         DevicePolicy::Cpu => on_cpu("proofs are made on the processor"),
-        policy => match on_device(config, budget) {
-            Ok((device, memory)) if twin => Ok((twins(config, device)?, memory)),
+        policy => match devices::open(config, budget) {
+            Ok((devices, memory)) if twin => Ok((twins(config, devices)?, memory)),
             Ok(proving) => Ok(proving),
             Err(NoDevice::Wrong(error)) => Err(error),
             // The processor alone would look like a comparison without a fault.
@@ -142,85 +149,23 @@ fn proving(config: &Config, budget: &Budget) -> Result<Proving, StartError> {
     }
 }
 
-/// A device with the processor beside it.
-fn twins(config: &Config, device: Arc<dyn Backend>) -> Result<Arc<dyn Backend>, StartError> {
-    tracing::warn!("tuning.twin: every proof is made on the device and on the processor");
-    let processor = Arc::new(cpu_backend(config.threads, &config.tuning)?);
-    Ok(Arc::new(Dual::start(device, processor, BACKEND_QUEUE_MAX)?))
-}
-
-/// Why proofs are not made on a device.
-enum NoDevice {
-    /// There is none that can be used.
-    Absent(String),
-    /// There is one, and the configuration does not fit it.
-    Wrong(StartError),
-}
-
-/// A device with page-locked memory.
-fn on_device(config: &Config, budget: &Budget) -> Result<Proving, NoDevice> {
-    let ordinal = config.device_index;
-    let threads = threads(config.threads);
-    let page_locked = page_locked_memory(ordinal, threads).map_err(NoDevice::Absent)?;
-    let limit = page_locked_limit(config, budget.limit_bytes())
-        .map_err(|error| NoDevice::Wrong(error.into()))?;
-    let mut memory = ColumnMemory::heap(budget.clone()).with_page_locked(
-        limit,
-        page_locked.backing,
-        page_locked.locker,
-    );
-    let mut options = DeviceOptions::new(ordinal, threads, BACKEND_QUEUE_MAX);
-    options.memory_bytes_max = device_memory_limit(config)?;
-    options.slots = config.device_slots;
-    (options.c_source, options.transforms) = quotient(&config.tuning);
-    let keys = memory
-        .key_buffers(KEY_BUFFER_BYTES)
-        .map_err(|reason| NoDevice::Wrong(StartError::KeyBuffers(reason)))?;
-    let staging = StagingOptions::with_threads(threads);
-    let columns = memory
-        .staging_ring_for(&config.tuning, staging)
-        .map_err(|error| NoDevice::Wrong(error.into()))?;
-    let host_keys = match config.device_host_keys_bytes {
-        0 => Ok(None),
-        bytes => memory.key_memory(bytes).map(Some),
+/// Each device with the processor beside it.
+fn twins(
+    config: &Config,
+    devices: Vec<Arc<dyn Backend>>,
+) -> Result<Vec<Arc<dyn Backend>>, StartError> {
+    tracing::warn!("tuning.twin: every proof is made on a device and on the processor");
+    let queue_len_max = BACKEND_QUEUE_MAX * devices.len();
+    let processor = Arc::new(cpu_backend_for(
+        config.threads,
+        &config.tuning,
+        queue_len_max,
+    )?);
+    let twin = |device| -> Result<Arc<dyn Backend>, StartError> {
+        let processor = Arc::clone(&processor);
+        Ok(Arc::new(Dual::start(device, processor, queue_len_max)?))
     };
-    let host_keys = host_keys.map_err(|reason| NoDevice::Wrong(StartError::HostKeys(reason)))?;
-    let buffers = DeviceBuffers {
-        keys,
-        columns,
-        host_keys,
-    };
-    let backend = open_device(options, buffers).map_err(|error| match error {
-        // What was asked for in so many bytes is not quietly left out.
-        BackendError::DeviceMemory { .. } if options.memory_bytes_max.is_some() => {
-            NoDevice::Wrong(error.into())
-        }
-        error => NoDevice::Absent(error.to_string()),
-    })?;
-    Ok((backend, memory))
-}
-
-/// Bytes of the device's memory that may be held, if a limit is set.
-fn device_memory_limit(config: &Config) -> Result<Option<u64>, NoDevice> {
-    let rule = match config.device_memory_limit {
-        LimitRule::Automatic => return Ok(None),
-        LimitRule::Bytes(bytes) => return Ok(Some(bytes)),
-        rule => rule,
-    };
-    let devices = cuzk_gpu::devices().map_err(NoDevice::Absent)?;
-    let index = config.device_index;
-    let device = devices.iter().find(|device| device.ordinal == index);
-    let total_bytes = device
-        .ok_or_else(|| NoDevice::Absent(format!("no device {index}")))?
-        .memory_bytes;
-    let whole = MemoryReading {
-        total_bytes,
-        available_bytes: total_bytes,
-    };
-    let limit = rule.limit_bytes(&whole);
-    limit
-        .map(Some)
-        .map_err(|error| NoDevice::Wrong(StartError::DeviceLimit(error)))
+    devices.into_iter().map(twin).collect()
 }
 
 impl Engine {
@@ -230,12 +175,12 @@ impl Engine {
     /// [`StartError`].
     pub fn from_config(config: &Config) -> Result<Self, StartError> {
         let budget = Budget::new(memory_limit(config)?);
-        let (backend, memory) = proving(config, &budget)?;
+        let (backends, memory) = proving(config, &budget)?;
         let hints = hints(config);
         Ok(Engine::start(
             config,
             EngineParts {
-                backend,
+                backends,
                 memory,
                 hints,
             },

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::device::DeviceChoice;
 use super::serve::{MESSAGE_BYTES_LIMIT, Preload};
 use super::tuning::{DevicePolicy, KeyTier, Placement, PlacementRefused, Sizing, Synthesis};
 use super::value::{show_address, show_limit, show_text};
@@ -108,16 +109,17 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "device.index",
-        what: "number of the device among the visible ones",
+        what: "devices that prove, of those that CUDA_VISIBLE_DEVICES leaves: a number, the beginning of a \
+               UUID (\"GPU-2591\"), or several (\"0,1\")",
         set: |config, value| {
-            config.device_index = value.count()?;
+            config.devices = DeviceChoice::read(value)?;
             Ok(())
         },
-        show: |config| config.device_index.to_string(),
+        show: |config| config.devices.show(),
     },
     Key {
         name: "device.memory",
-        what: "bytes of device memory to take at the start: \"auto\" (all that is free), a share or bytes",
+        what: "bytes of each device's memory to take at the start: \"auto\" (all that is free), a share or bytes",
         set: |config, value| {
             config.device_memory_limit = value.limit()?;
             Ok(())
@@ -126,7 +128,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "device.slots",
-        what: "proofs with a place on the device at the same time, 1 to 4: while one is computed, the next is uploaded",
+        what: "proofs with a place on each device at the same time, 1 to 4: while one is computed, the next is uploaded",
         set: |config, value| {
             config.device_slots = match value.count()? {
                 count @ 1..=DEVICE_SLOTS_MAX => count,
@@ -138,7 +140,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "device.host_keys",
-        what: "bytes of page-locked memory for decoded keys that have no room on the device, 0 for none",
+        what: "bytes of page-locked memory for decoded keys that have no room on a device, for each; 0 for none",
         set: |config, value| {
             config.device_host_keys_bytes = value.bytes()? as u64;
             Ok(())
@@ -368,6 +370,24 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| format!("{:?}", config.tuning.placement_refused.to_string()),
+    },
+    Key {
+        name: "tuning.split_on_cpu",
+        what: "where proofs are made on a device, sort scalars into zeros, ones and the rest on the processor",
+        set: |config, value| {
+            config.tuning.split_on_cpu = value.bool()?;
+            Ok(())
+        },
+        show: |config| config.tuning.split_on_cpu.to_string(),
+    },
+    Key {
+        name: "tuning.b_g2_on_cpu",
+        what: "where proofs are made on a device, make the sum over the key's b_g2 on the processor",
+        set: |config, value| {
+            config.tuning.b_g2_on_cpu = value.bool()?;
+            Ok(())
+        },
+        show: |config| config.tuning.b_g2_on_cpu.to_string(),
     },
     Key {
         name: "tuning.twin",

@@ -277,6 +277,22 @@ mod tests {
     }
 
     #[test]
+    fn devices_are_read_and_printed_back() {
+        for (index, printed) in [
+            ("3", "3"),
+            ("\"3\"", "3"),
+            ("\"GPU-25a1, 0\"", "\"GPU-25a1,0\""),
+        ] {
+            let loaded = load_text(&format!("[device]\nindex = {index}\n"));
+            let loaded = loaded.expect("a good file");
+            let text = loaded.to_string();
+            assert!(text.contains(&format!("\nindex = {printed}\n")), "{text}");
+            let again = load_text(&text).expect("what is printed is a file");
+            assert_eq!(again.config, loaded.config);
+        }
+    }
+
+    #[test]
     fn placements_and_circuits_to_warm_are_read() {
         let text = "[tuning]\nplacement = \"staged\"\nplacement_refused = \"fall-back\"\n\
                     [memory]\npage_locked = \"95%\"\n\
@@ -300,6 +316,10 @@ mod tests {
             "[engine]\nthreads = -1\n",
             "[engine]\nthreads = 99999999999999999999\n",
             "[engine]\nthreads = 99999\n",
+            "[device]\nindex = -1\n",
+            "[device]\nindex = \"first\"\n",
+            "[device]\nindex = \"1,0,1\"\n",
+            "[device]\nindex = true\n",
             "[tuning]\nkey_tier = \"warm\"\n",
             "[tuning]\nplacement = \"pinned\"\n",
             "[tuning]\nplacement_refused = \"ignore\"\n",

@@ -2,6 +2,7 @@
 //! where it came from. It is parsed once into checked types; nothing below reads a
 //! file or the environment.
 
+mod device;
 mod keys;
 mod load;
 mod serve;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 
 use cuzk_budget::LimitRule;
 
+pub use device::{DeviceChoice, DeviceName};
 pub use keys::KEYS;
 pub use load::{ConfigError, Loaded, Origin, load};
 pub use serve::{Preload, ServeConfig};
@@ -49,13 +51,13 @@ pub struct Config {
     pub jobs_max: usize,
     /// Where proofs are made.
     pub device_policy: DevicePolicy,
-    /// Number of the device, as the driver counts those that are visible.
-    pub device_index: usize,
-    /// Bytes of the device's memory to take at the start; automatic is all that is free.
+    /// The devices that proofs are made on.
+    pub devices: DeviceChoice,
+    /// Bytes of each device's memory to take at the start; automatic is all that is free.
     pub device_memory_limit: LimitRule,
-    /// Proofs that have a place on the device at the same time, 1 to 4.
+    /// Proofs that have a place on each device at the same time, 1 to 4.
     pub device_slots: usize,
-    /// Bytes of page-locked memory for keys that have no room on the device.
+    /// Bytes of page-locked memory for keys that have no room on a device, for each.
     pub device_host_keys_bytes: u64,
     /// Directory of the key files.
     pub params_directory: PathBuf,
@@ -84,7 +86,7 @@ impl Config {
             parts_in_flight_max: 3,
             jobs_max: 64,
             device_policy: DevicePolicy::PreferGpu,
-            device_index: 0,
+            devices: DeviceChoice::first(),
             device_memory_limit: LimitRule::Automatic,
             device_slots: 2,
             device_host_keys_bytes: 0,
@@ -101,6 +103,8 @@ impl Config {
                 key_tier: KeyTier::File,
                 placement: Placement::Auto,
                 placement_refused: PlacementRefused::Wait,
+                split_on_cpu: false,
+                b_g2_on_cpu: false,
                 twin: false,
             },
         }

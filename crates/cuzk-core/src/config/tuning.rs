@@ -17,6 +17,11 @@ pub struct Tuning {
     pub placement: Placement,
     /// What happens where page-locked memory is refused.
     pub placement_refused: PlacementRefused,
+    /// Where proofs are made on a device, sort scalars into zeros, ones and the rest on
+    /// the processor.
+    pub split_on_cpu: bool,
+    /// Where proofs are made on a device, make the sum over `b_g2` on the processor.
+    pub b_g2_on_cpu: bool,
     /// Make every proof on the device and on the processor, and compare what they
     /// compute step by step.
     pub twin: bool,

@@ -415,6 +415,7 @@ impl Dispatcher {
             Some(PartData::Verified(verified)) => Some(PartReport {
                 placed: verified.made.placed,
                 tier: verified.made.tier,
+                device: verified.made.device,
                 retries: part.attempts - 1,
             }),
             _ => None,
@@ -423,7 +424,7 @@ impl Dispatcher {
         // The job's tier is the lowest of its parts'.
         let lowest = parts.iter().map(|part| part.tier).min();
         let reply = ProofReply {
-            backend: self.shared.backend.name(),
+            backend: self.shared.backends.any().name(),
             tier: lowest.unwrap_or(KeyTier::Resident).to_string(),
             parts,
             timeline: entry.job.timeline.clone(),

@@ -58,6 +58,8 @@ pub struct PartReport {
     pub placed: Placed,
     /// Where the points of the key were.
     pub tier: KeyTier,
+    /// Number of the device that proved it, if one did.
+    pub device: Option<usize>,
     /// Times it was tried again.
     pub retries: usize,
 }

@@ -10,11 +10,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 use cuzk_budget::{Budget, CancelToken};
-use cuzk_gpu::{Backend, DeviceUse};
+use cuzk_gpu::Backend;
 use cuzk_synth::HintStore;
 
 pub use job::{Blinding, Canceller, JobHandle, JobOptions, PartReport, ProofReply};
 
+use crate::backends::{Backends, DeviceState};
 use crate::config::{Config, KeyTier};
 use crate::crew::Crew;
 use crate::error::ProveError;
@@ -34,8 +35,9 @@ const RETRIES_MAX: usize = 1;
 
 /// What an engine is made of.
 pub struct EngineParts {
-    /// Where proofs are made.
-    pub backend: Arc<dyn Backend>,
+    /// Where proofs are made: one or several, all of one kind, so that a part goes to
+    /// whichever has the least to do.
+    pub backends: Vec<Arc<dyn Backend>>,
     /// Where columns come from. Its budget also counts keys and working memory.
     pub memory: ColumnMemory,
     /// Capacity hints of earlier runs.
@@ -60,20 +62,24 @@ impl Engine {
     /// [`ProveError::Thread`] if its thread cannot be started, and
     /// [`ProveError::Placement`] if columns are to lie in page-locked memory and there
     /// is none.
+    ///
+    /// # Panics
+    /// If there is no backend, or they want different columns.
     pub fn start(config: &Config, parts: EngineParts) -> Result<Self, ProveError> {
         let EngineParts {
-            backend,
+            backends,
             memory,
             hints,
         } = parts;
+        let backends = Backends::new(backends);
         let mut tuning = config.tuning;
-        if backend.keeps_keys() {
+        if backends.any().keeps_keys() {
             // Its points are no host memory, and in its file as far as that is counted.
             tuning.key_tier = KeyTier::File;
         }
-        let placing = Placing::new(&config.tuning, backend.upload(), &memory)?;
+        let placing = Placing::new(&config.tuning, backends.any().upload(), &memory)?;
         let shared = Arc::new(Shared {
-            backend,
+            backends,
             placing,
             keys: KeyStore::new(config, memory.budget().clone()),
             templates: Templates::new(memory.budget().clone()),
@@ -86,7 +92,7 @@ impl Engine {
         let limits = Limits {
             synthesis_max: config.synthesis_max,
             parts_in_flight_max: config.parts_in_flight_max,
-            device_slots: shared.backend.slots(),
+            device_slots: shared.backends.slots(),
             retries_max: RETRIES_MAX,
         };
         let (outbox, inbox) = channel();
@@ -165,8 +171,9 @@ impl Engine {
     ///
     /// # Errors
     /// [`ProveError::MissingKey`], [`ProveError::TestKey`], [`ProveError::Sidecar`],
-    /// [`ProveError::Key`], and [`ProveError::Memory`] if a part is larger than the
-    /// budget.
+    /// [`ProveError::Key`], [`ProveError::Memory`] if a part is larger than the budget,
+    /// [`ProveError::TooLarge`] if it is larger than any device, and
+    /// [`ProveError::OutOfService`] if none is left.
     pub fn check(&self, circuit: &dyn CircuitSpec) -> Result<u64, ProveError> {
         let key = self.shared.keys.counts(circuit)?;
         stage::check_fits(&self.shared, circuit, &key)
@@ -197,9 +204,14 @@ impl Engine {
         &self.shared.memory
     }
 
-    /// The device that proofs are made on, if it is one.
-    pub fn device(&self) -> Option<DeviceUse> {
-        self.shared.backend.device()
+    /// The devices that proofs are made on, also those that are out of service.
+    pub fn devices(&self) -> Vec<DeviceState> {
+        self.shared.backends.devices()
+    }
+
+    /// Whether there is something left that proves.
+    pub fn is_in_service(&self) -> bool {
+        self.shared.backends.is_in_service()
     }
 
     /// What was counted since the start.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
 use cuzk_budget::{CancelToken, Reservation};
-use cuzk_gpu::{Backend, CircuitShape, Columns};
+use cuzk_gpu::{CircuitShape, Columns};
 
 pub(crate) use complete::complete;
 pub(crate) use explain::explain;
@@ -23,6 +23,7 @@ pub(crate) use reserve::{check_fits, need, reserve, sizes_from_key};
 pub(crate) use synthesise::{Filled, synthesise};
 pub(crate) use verify::verify;
 
+use crate::backends::Backends;
 use crate::config::Tuning;
 use crate::crew::Crew;
 use crate::engine::Blinding;
@@ -37,7 +38,7 @@ use crate::{CircuitSpec, Workload};
 
 /// What all stages of all jobs share.
 pub(crate) struct Shared {
-    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) backends: Backends,
     pub(crate) memory: ColumnMemory,
     pub(crate) placing: Placing,
     pub(crate) keys: Arc<KeyStore>,
@@ -112,6 +113,8 @@ pub(crate) struct Made {
     pub(crate) placed: Placed,
     /// Where the points of the key were.
     pub(crate) tier: cuzk_gpu::KeyTier,
+    /// The device, if one made it.
+    pub(crate) device: Option<usize>,
 }
 
 /// A part whose proof verifies.

@@ -36,11 +36,7 @@ pub(crate) fn prove(
         s,
         watch: None,
     };
-    let mut pending = shared.backend.submit(request);
-    drop(pending.columns_read());
-    let proved = pending
-        .done()
-        .map_err(|source| Failure::ours(ProveError::Backend { part, source }))?;
+    let (proved, device) = on_a_backend(shared, part, request)?;
     let in_host_memory = match lease {
         Some(_) => KeyTier::Resident,
         None => KeyTier::File,
@@ -54,6 +50,38 @@ pub(crate) fn prove(
     Ok(Proved {
         proof: proved.proof,
         inputs,
-        made: Made { placed, tier },
+        made: Made {
+            placed,
+            tier,
+            device,
+        },
     })
+}
+
+/// Proves where there is the least to do; also the number of the device, if it is one.
+fn on_a_backend(
+    shared: &Shared,
+    part: usize,
+    request: ProveRequest,
+) -> Result<(cuzk_gpu::Proved, Option<usize>), Failure> {
+    let turn = shared.backends.take(&request.shape.sizes, &request.key);
+    let turn = turn.map_err(Failure::fatal)?;
+    if tracing::enabled!(tracing::Level::DEBUG)
+        && let Some(plan) = turn.backend().plan(&request.shape, &request.key)
+    {
+        tracing::debug!("the device's plan, in bytes:\n{plan}");
+    }
+    let mut pending = turn.backend().submit(request);
+    drop(pending.columns_read());
+    let proved = pending.done().map_err(|source| {
+        turn.failed(&source);
+        let is_final = source.is_final();
+        let error = ProveError::Backend { part, source };
+        match is_final {
+            true => Failure::fatal(error),
+            false => Failure::ours(error),
+        }
+    })?;
+    let device = turn.backend().device().map(|device| device.ordinal);
+    Ok((proved, device))
 }

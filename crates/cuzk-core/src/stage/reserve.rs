@@ -42,12 +42,15 @@ pub(crate) fn reserve(
         part,
         sizes: to_circuit_sizes(&sizes),
     };
+    // Before anything expensive begins.
+    let able = shared.backends.check(&ask.sizes, key);
+    able.map_err(Failure::fatal)?;
     let (granted, lease) = match shared.tuning.key_tier {
         KeyTier::File => (ask.wait(Points::InFile)?, None),
         KeyTier::Resident => ask.resident()?,
         KeyTier::Auto => ask.resident_if_room()?,
     };
-    let layout = shared.backend.layout(&ask.sizes);
+    let layout = shared.backends.any().layout(&ask.sizes);
     let Granted {
         acquired,
         way,
@@ -148,7 +151,7 @@ impl Ask<'_> {
             part,
             sizes,
         } = *self;
-        let lens = column_lens(&shared.backend.layout(&sizes));
+        let lens = column_lens(&shared.backends.any().layout(&sizes));
         let (tier, to_load) = match points {
             Points::InFile => (cuzk_gpu::KeyTier::File, 0),
             Points::Resident => (cuzk_gpu::KeyTier::Resident, 0),
@@ -157,7 +160,8 @@ impl Ask<'_> {
         let request = AcquireRequest {
             buffers: &lens,
             bytes: shared
-                .backend
+                .backends
+                .any()
                 .work_bytes(&sizes, key, tier)
                 .saturating_add(to_load),
             consumer: PARTS,
@@ -202,15 +206,17 @@ fn fits(key: &Key, hint: &Sizes) -> bool {
 /// as its hint or its key can tell.
 ///
 /// # Errors
-/// [`ProveError::Memory`] if the budget could never grant them.
+/// [`ProveError::Memory`] if the budget could never grant them, [`ProveError::TooLarge`]
+/// if no backend could prove the circuit with them, and [`ProveError::OutOfService`].
 pub(crate) fn check_fits(
     shared: &Shared,
     circuit: &dyn CircuitSpec,
     key: &Key,
 ) -> Result<u64, ProveError> {
     let sizes = foreseen(shared, circuit, key);
-    let memory = PartMemory::of(shared.backend.as_ref(), &sizes, key, shared.tuning.key_tier);
-    let lens = column_lens(&shared.backend.layout(&sizes));
+    shared.backends.check(&sizes, key)?;
+    let memory = PartMemory::of(shared.backends.any(), &sizes, key, shared.tuning.key_tier);
+    let lens = column_lens(&shared.backends.any().layout(&sizes));
     let bytes = memory.work_bytes.saturating_add(memory.key_bytes);
     let checked = shared.placing.check(&shared.memory, PARTS, &lens, bytes);
     checked.map_err(|source| ProveError::Memory {
@@ -235,8 +241,8 @@ pub(crate) fn need(shared: &Shared, circuit: &dyn CircuitSpec, key: &Key) -> (Co
         KeyTier::Resident => cuzk_gpu::KeyTier::Resident,
         KeyTier::File | KeyTier::Auto => cuzk_gpu::KeyTier::File,
     };
-    let work_bytes = shared.backend.work_bytes(&sizes, key, tier);
-    (shared.backend.layout(&sizes), work_bytes)
+    let work_bytes = shared.backends.any().work_bytes(&sizes, key, tier);
+    (shared.backends.any().layout(&sizes), work_bytes)
 }
 
 /// The sizes of a circuit by its hint, or by its key if there is none or the key

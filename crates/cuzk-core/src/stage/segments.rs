@@ -118,7 +118,7 @@ fn look(
     extend: Extend,
     limit_bytes: usize,
 ) -> Looked {
-    let with_c = shared.backend.c_column() == CColumn::Synthesised;
+    let with_c = shared.backends.any().c_column() == CColumn::Synthesised;
     let found = survey(cut, extend, with_c, limit_bytes, |pass| {
         job.circuit.synthesize_blank(pass)
     });
@@ -169,7 +169,7 @@ pub(super) fn fill(
     columns: &mut Columns,
 ) -> Result<Vec<Scalar>, Unwritten> {
     let template = &cut.template;
-    let with_c = shared.backend.c_column() == CColumn::Synthesised;
+    let with_c = shared.backends.any().c_column() == CColumn::Synthesised;
     let columns = into_columns(columns, with_c);
     let columns = template
         .cut(columns, circuit.segments())
@@ -187,12 +187,13 @@ pub(super) fn fill(
     Ok(template.finish(columns.rest, filled))
 }
 
-/// What was found of a circuit, perhaps in an earlier run, is not used again: columns
-/// that were made with it may have been wrong although the witness is not.
+/// Columns that were made with a template may have been wrong although the witness is
+/// not, or the device was: the next part is synthesised whole, what earlier runs found is
+/// forgotten, and the circuit is surveyed anew. The second time it stays whole.
 pub(super) fn distrust(shared: &Shared, job: &Job) {
     let circuit = job.circuit.id();
-    if shared.templates.give_up(&circuit) {
-        tracing::warn!(%circuit, "synthesised whole from now on");
+    if let Some(doubts) = shared.templates.doubt(&circuit) {
+        tracing::warn!(%circuit, doubts, "its stored rows are not trusted any more");
         shared.shapes.keep_cut(&circuit, None);
     }
 }

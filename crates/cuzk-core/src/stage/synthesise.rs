@@ -74,6 +74,7 @@ pub(crate) fn synthesise(
         way,
         ..
     } = reserved;
+    columns.shorten(&shared.backends.any().layout(&shape.sizes));
     let placed = place(shared, job, part, way, &mut columns)?;
     Ok(Filled::Whole(Box::new(Synthesised {
         columns,
@@ -153,7 +154,7 @@ fn fill(
     circuit: &dyn Part,
     columns: &mut Columns,
 ) -> Result<Assigned, SynthError> {
-    let with_c = shared.backend.c_column() == CColumn::Synthesised;
+    let with_c = shared.backends.any().c_column() == CColumn::Synthesised;
     match shared.tuning.sizing {
         Sizing::Exact => {
             let into = into_columns(columns, with_c);

@@ -2,6 +2,7 @@
 //! wrong quietly.
 
 mod backends;
+mod devices;
 mod keygen;
 mod limits;
 mod placements;

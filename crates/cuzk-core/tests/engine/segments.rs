@@ -443,25 +443,27 @@ fn what_goes_wrong_in_a_segment_ends_its_job_alone() {
     prove(&engine, &chains(None, 1)).expect("a good job");
 }
 
-/// Such a part is told by the whole, as everywhere: the circuit's segments are not
-/// believed any more.
+/// Such a part is told by the whole, as everywhere. The circuit is surveyed again, and
+/// after the second such part no more.
 #[test]
 fn a_part_of_another_shape_is_synthesised_whole_and_refused() {
     let mut house = house(&[Chains { odd: None }]);
     let engine = engine(&mut house, Synthesis::Segments, Path::new(""), true);
-    let want = prove(&engine, &chains(None, 1)).expect("a good job").proof;
-    let job = ChainsJob {
+    let good = chains(None, 1);
+    let want = prove(&engine, &good).expect("a good job").proof;
+    let bad = ChainsJob {
         fault: Some(Fault::MoreRows(2)),
-        ..chains(None, 1)
+        ..good.clone()
     };
-    let error = prove(&engine, &job).expect_err("another shape").to_string();
-    assert_eq!(
-        error,
-        "part 0: its densities are not those of circuit chains"
-    );
-    assert_eq!(engine.metrics().parts_retried.count(), 1);
-    let again = prove(&engine, &chains(None, 1)).expect("a good job");
-    assert_eq!((again.proof, counts(&engine)), (want, [1, 2, 0]));
+    for (round, after) in [[2, 1, 0], [2, 3, 0]].into_iter().enumerate() {
+        let error = prove(&engine, &bad).expect_err("another shape").to_string();
+        let want_error = "part 0: its densities are not those of circuit chains";
+        assert_eq!(error, want_error);
+        let retried = engine.metrics().parts_retried.count();
+        assert_eq!(retried, round as u64 + 1);
+        let again = prove(&engine, &good).expect("a good job");
+        assert_eq!((again.proof, counts(&engine)), (want.clone(), after));
+    }
 }
 
 #[test]

@@ -280,12 +280,32 @@ impl House {
         backend: Arc<dyn Backend>,
         hints: HintStore,
     ) -> Result<Engine, ProveError> {
+        self.start_with(memory, vec![backend], hints)
+    }
+
+    fn start_with(
+        &self,
+        memory: ColumnMemory,
+        backends: Vec<Arc<dyn Backend>>,
+        hints: HintStore,
+    ) -> Result<Engine, ProveError> {
         let parts = EngineParts {
-            backend,
+            backends,
             memory,
             hints,
         };
         Engine::start(&self.config, parts)
+    }
+
+    /// An engine with several backends.
+    pub(crate) fn engine_on_all(
+        &self,
+        limit_bytes: u64,
+        backends: Vec<Arc<dyn Backend>>,
+    ) -> Engine {
+        let memory = ColumnMemory::heap(Budget::new(limit_bytes));
+        self.start_with(memory, backends, HintStore::in_memory())
+            .expect("a thread can be started")
     }
 
     /// The lengths of a part's columns, in bytes.

@@ -116,6 +116,7 @@ mod tests {
         let part = |name, is_pinned, retries| PartReport {
             placed: Placed { name, is_pinned },
             tier: KeyTier::File,
+            device: None,
             retries,
         };
         let answer = |parts: &[PartReport]| {

@@ -84,11 +84,19 @@ pub(super) fn text(engine: &Engine, jobs: &Jobs, intake: &Intake, uptime: Durati
     let running: usize = load.iter().map(|(_, load)| load.running).sum();
     page.one("gauge", "queue_depth", "Jobs that wait.", pending);
     page.one("gauge", "running_jobs", "Jobs that are worked on.", running);
+    let devices = engine.devices();
+    let lost = devices.iter().filter(|state| state.lost.is_some()).count();
     page.one(
         "gauge",
         "gpu_workers",
         "Devices that prove, besides the processor.",
-        0,
+        devices.len() - lost,
+    );
+    page.one(
+        "gauge",
+        "gpu_lost",
+        "Devices that are out of service.",
+        lost,
     );
 
     let usage = engine.budget().usage();

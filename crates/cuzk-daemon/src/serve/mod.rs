@@ -135,7 +135,8 @@ async fn live(
     }
 }
 
-/// Loads keys, allocates columns, reports ready, and never returns.
+/// Loads keys, allocates columns, reports ready for as long as anything proves, and never
+/// returns.
 async fn serve_until_told(
     state: &Arc<State>,
     config: &ServeConfig,
@@ -155,6 +156,9 @@ async fn serve_until_told(
     }
     report(health, ServingStatus::Serving).await;
     tracing::info!("ready");
+    state.out_of_service().await;
+    report(health, ServingStatus::NotServing).await;
+    tracing::error!("not ready any more: every device is out of service");
     std::future::pending().await
 }
 

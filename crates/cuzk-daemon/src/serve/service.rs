@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cuzk_core::{Blinding, DeviceUse, Engine, JobOptions, ProveError, Workload};
+use cuzk_core::{Blinding, DeviceState, Engine, JobOptions, ProveError, Workload};
 use cuzk_filecoin::{FilecoinWorkload, Priority, Request as ProofRequest};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tonic::{Request, Response, Status};
 
 use super::answer::{self, whole};
@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) keys: Keys,
     pub(super) intake: Intake,
     checks: Semaphore,
+    /// Whether the engine has something left that proves, as of the last job's end.
+    in_service: watch::Sender<bool>,
     started: Instant,
 }
 
@@ -47,8 +49,15 @@ impl State {
             jobs,
             intake,
             checks: Semaphore::new(CHECKS_MAX),
+            in_service: watch::Sender::new(true),
             started: Instant::now(),
         }
+    }
+
+    /// Waits until nothing is left that proves.
+    pub(super) async fn out_of_service(&self) {
+        // The sender lives as long as this does.
+        let _ = self.in_service.subscribe().wait_for(|is| !is).await;
     }
 
     /// The metrics page.
@@ -72,7 +81,7 @@ impl State {
                 in_progress: whole(load.running),
             });
         GetStatusResponse {
-            gpus: self.engine.device().map(gpu_status).into_iter().collect(),
+            gpus: self.engine.devices().into_iter().map(gpu_status).collect(),
             loaded_srs: self.keys.list(),
             queues: queues.collect(),
             total_proofs_completed: self.engine.metrics().jobs_completed.count(),
@@ -179,6 +188,9 @@ impl State {
                 let was_cancelled = matches!(result, Err(ProveError::Cancelled));
                 let answer = answer::answer(&mine, handle.timeline(), result, total);
                 tell(&label, &answer, error.filter(|_| !was_cancelled));
+                // Devices are found lost by what they were given to do.
+                let in_service = state.engine.is_in_service();
+                state.in_service.send_replace(in_service);
                 state.jobs.finish(&mine, answer, ended);
             });
         if waits.is_err() {
@@ -206,7 +218,8 @@ impl State {
 
 /// A device as the wire has it. What runs on it at this moment is not told: parts of
 /// several jobs may be on their way.
-fn gpu_status(device: DeviceUse) -> GpuStatus {
+fn gpu_status(state: DeviceState) -> GpuStatus {
+    let device = state.device;
     GpuStatus {
         ordinal: u32::try_from(device.ordinal).unwrap_or(u32::MAX),
         name: device.name,

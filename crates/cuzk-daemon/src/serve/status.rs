@@ -24,10 +24,11 @@ pub(super) fn refused(error: &ProveError) -> Status {
         | ProveError::Sidecar { .. }
         | ProveError::Key(_) => Code::FailedPrecondition,
         ProveError::Memory { .. }
+        | ProveError::TooLarge { .. }
         | ProveError::Allocation { .. }
         | ProveError::PageLocked { .. }
         | ProveError::QueueFull { .. } => Code::ResourceExhausted,
-        ProveError::Stopped => Code::Unavailable,
+        ProveError::Stopped | ProveError::OutOfService { .. } => Code::Unavailable,
         ProveError::Cancelled => Code::Cancelled,
         _ => Code::Internal,
     };

@@ -14,7 +14,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::support::{Server, assert_proof, refusal, window, within};
 
-async fn channel(server: &Server) -> Channel {
+pub(crate) async fn channel(server: &Server) -> Channel {
     let endpoint = Endpoint::from_shared(format!("http://{}", server.address));
     endpoint
         .expect("an address")
@@ -24,7 +24,7 @@ async fn channel(server: &Server) -> Channel {
 }
 
 /// Waits until the server says this of itself and of its service.
-async fn becomes(health: &mut HealthClient<Channel>, status: ServingStatus) {
+pub(crate) async fn becomes(health: &mut HealthClient<Channel>, status: ServingStatus) {
     for service in ["", "cuzk.v1.ProvingEngine"] {
         within(async {
             loop {

@@ -7,6 +7,7 @@ mod held;
 mod hostile;
 mod keys;
 mod limits;
+mod lost;
 mod names;
 mod numbers;
 mod program;

@@ -64,6 +64,7 @@ async fn three_proofs_one_failure_and_one_cancellation_are_counted_so() {
                 "cuzk_queue_depth 0",
                 "cuzk_running_jobs 0",
                 "cuzk_gpu_workers 0",
+                "cuzk_gpu_lost 0",
                 "cuzk_pinned_bytes 0",
                 "cuzk_pinned_limit_bytes 0",
                 "cuzk_pinned_allocations_total 0",

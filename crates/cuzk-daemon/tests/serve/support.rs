@@ -36,6 +36,15 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server with the WindowPoSt test key, after `change`.
     pub(crate) async fn start(change: impl FnOnce(&mut Config)) -> Self {
+        let engine = |config: &Config| Engine::from_config(config).expect("an engine");
+        Self::start_on(change, engine).await
+    }
+
+    /// Starts it on an engine that is made otherwise.
+    pub(crate) async fn start_on(
+        change: impl FnOnce(&mut Config),
+        engine: impl FnOnce(&Config) -> Engine,
+    ) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let socket = directory.path().join("cuzk.sock");
         let mut config = Config::new(keys().to_owned());
@@ -47,7 +56,7 @@ impl Server {
         config.serve.preload = Preload::None;
         change(&mut config);
 
-        let engine = Arc::new(Engine::from_config(&config).expect("an engine"));
+        let engine = Arc::new(engine(&config));
         let listeners = Listeners::bind(&config.serve).await.expect("listeners");
         let address = listeners.address().expect("an address").to_string();
         let metrics = listeners.metrics_address().expect("an address");

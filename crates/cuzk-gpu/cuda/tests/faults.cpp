@@ -232,6 +232,9 @@ DRIVER(releases, cuMemFree_v2, (CUdeviceptr memory), (memory))
 DRIVER(queues, cuMemHostAlloc, (void** memory, size_t bytes, unsigned flags),
        (memory, bytes, flags))
 DRIVER(releases, cuMemFreeHost, (void* memory), (memory))
+DRIVER(queues, cuMemHostRegister_v2, (void* memory, size_t bytes, unsigned flags),
+       (memory, bytes, flags))
+DRIVER(releases, cuMemHostUnregister, (void* memory), (memory))
 DRIVER(queues, cuMemcpyHtoDAsync_v2,
        (CUdeviceptr to, const void* from, size_t bytes, CUstream stream),
        (to, from, bytes, stream))
@@ -288,6 +291,8 @@ static void* shim_of(const char* wanted, void* found) {
     LOOKED_UP(cuMemFree_v2)
     LOOKED_UP(cuMemHostAlloc)
     LOOKED_UP(cuMemFreeHost)
+    LOOKED_UP(cuMemHostRegister_v2)
+    LOOKED_UP(cuMemHostUnregister)
     LOOKED_UP(cuMemcpyHtoDAsync_v2)
     LOOKED_UP(cuMemcpyDtoHAsync_v2)
     LOOKED_UP(cuMemcpyDtoDAsync_v2)

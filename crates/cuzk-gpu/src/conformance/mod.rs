@@ -151,6 +151,8 @@ impl<C: Circuit<Scalar> + Clone + Send> Case<C> {
 
     /// Proves and compares with bellperson.
     fn compare(&self, backend: &dyn Backend, r: Scalar, s: Scalar, what: &str) {
+        let admitted = backend.check(&self.shape.sizes, &self.key);
+        admitted.unwrap_or_else(|error| panic!("{what}: {error}"));
         let proved = proved(backend, self.request(backend, r, s));
         assert!(bytes(&proved.proof) == self.stock(r, s), "{what}");
     }

@@ -19,7 +19,9 @@ const MARGIN_BYTES: u64 = 512 << 20;
 /// One allocation and what of it is free. Everything in it belongs to the device's
 /// thread.
 pub(super) struct Arena {
-    memory: DeviceMemory,
+    whole: Region,
+    /// None where it is pretended.
+    _memory: Option<DeviceMemory>,
     offsets: Rc<RefCell<Offsets>>,
     used: Arc<MemoryUse>,
 }
@@ -47,9 +49,21 @@ impl Arena {
         used.arena_bytes.store(bytes, Ordering::Relaxed);
         Ok(Self {
             offsets: Rc::new(RefCell::new(Offsets::new(bytes))),
-            memory,
+            whole: memory.region(),
+            _memory: Some(memory),
             used,
         })
+    }
+
+    /// One of no device, to be divided and not used.
+    #[cfg(test)]
+    pub(super) fn pretended(bytes: u64) -> Self {
+        Self {
+            whole: Region::pretended(bytes),
+            _memory: None,
+            offsets: Rc::new(RefCell::new(Offsets::new(bytes))),
+            used: Arc::default(),
+        }
     }
 
     /// Bytes of the whole.
@@ -69,7 +83,7 @@ impl Arena {
             .held_bytes
             .fetch_add(span.bytes, Ordering::Relaxed);
         Some(Lease {
-            region: self.memory.region().part(span.start, bytes),
+            region: self.whole.part(span.start, bytes),
             span,
             offsets: Rc::clone(&self.offsets),
             used: Arc::clone(&self.used),
@@ -82,7 +96,7 @@ impl Arena {
             what,
             asked,
             free: self.free_bytes(),
-            limit: self.memory.region().bytes(),
+            limit: self.whole.bytes(),
         }
     }
 }

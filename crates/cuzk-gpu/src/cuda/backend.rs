@@ -9,15 +9,18 @@ use blstrs::Scalar;
 
 use super::device::MemoryUse;
 use super::multiples;
-use super::owner::{Owner, Task};
+use super::owner::{About, Owner, Task};
+use super::plan::{Counts, Needs, SCALAR_BYTES, point_bytes};
 use super::points::PointBytes;
+use super::resident::{ResidentKey, ResidentShape};
 use crate::accelerator::{DeviceBuffers, DeviceOptions};
 use crate::backend::{Backend, DeviceUse, Pending, ProveRequest, Upload, pending};
 use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::cpu::h::CSource;
+use crate::cpu::msm;
 use crate::device::executor::Event;
 use crate::error::BackendError;
-use crate::key::{Key, KeyTier};
+use crate::key::{Key, KeyTier, Section};
 use crate::shape::{CircuitShape, CircuitSizes};
 use crate::watch::Watch;
 
@@ -42,8 +45,7 @@ pub struct CudaJob {
 /// Groth16 on one CUDA device.
 pub struct CudaBackend {
     options: DeviceOptions,
-    name: String,
-    limit_bytes: u64,
+    about: About,
     upload: Upload,
     memory: Arc<MemoryUse>,
     /// Proofs that were taken and have not ended.
@@ -78,7 +80,7 @@ impl CudaBackend {
             .name(format!("cuzk-cuda-{}", options.ordinal))
             .spawn(move || match Owner::open(options, buffers, used, ended) {
                 Ok(owner) => {
-                    let _ = opened.send(Ok(owner.names()));
+                    let _ = opened.send(Ok(owner.about()));
                     owner.run(to_itself, inbox);
                 }
                 Err(error) => {
@@ -89,11 +91,10 @@ impl CudaBackend {
                 what: "the device's thread",
                 reason: error.to_string(),
             })?;
-        let (name, limit_bytes) = answer.recv().unwrap_or(Err(BackendError::Lost))?;
+        let about = answer.recv().unwrap_or(Err(BackendError::Lost))?;
         Ok(Self {
             options,
-            name,
-            limit_bytes,
+            about,
             upload,
             memory,
             taken,
@@ -104,7 +105,7 @@ impl CudaBackend {
 
     /// The driver's name for the device.
     pub fn device_name(&self) -> &str {
-        &self.name
+        &self.about.name
     }
 
     /// Bytes of the device's arena that are in use now: keys, index lists, slots,
@@ -169,6 +170,20 @@ impl CudaBackend {
 /// are there.
 const SLOTS_MAX: usize = 4;
 
+impl CudaBackend {
+    /// What proofs of a circuit take on the device.
+    fn needs<'a>(&self, sizes: &'a CircuitSizes, counts: Counts, key: &Key) -> Needs<'a> {
+        Needs {
+            sizes,
+            counts,
+            cutting: self.about.cutting,
+            c_source: self.options.c_source,
+            key_bytes: ResidentKey::bytes(key),
+            list_bytes: ResidentShape::bytes(&counts),
+        }
+    }
+}
+
 /// What no kernel could take.
 fn check_options(options: &DeviceOptions) -> Result<(), BackendError> {
     let chunk = options.chunk_len_max;
@@ -220,10 +235,14 @@ impl Backend for CudaBackend {
     fn device(&self) -> Option<DeviceUse> {
         Some(DeviceUse {
             ordinal: self.options.ordinal,
-            name: self.name.clone(),
-            limit_bytes: self.limit_bytes,
+            name: self.about.name.clone(),
+            limit_bytes: self.about.arena_bytes,
             held_bytes: self.device_bytes(),
         })
+    }
+
+    fn is_lost(&self) -> bool {
+        self.memory.is_lost.load(Ordering::Relaxed)
     }
 
     fn keeps_keys(&self) -> bool {
@@ -246,9 +265,53 @@ impl Backend for CudaBackend {
         self.upload
     }
 
-    fn work_bytes(&self, _: &CircuitSizes, _: &Key, _: KeyTier) -> u64 {
-        // Everything is on the device; what a proof takes here are its rows.
-        1 << 20
+    fn plan(&self, shape: &CircuitShape, key: &Key) -> Option<String> {
+        let About {
+            arena_bytes,
+            fixed_bytes,
+            ..
+        } = self.about;
+        let needs = self.needs(&shape.sizes, Counts::of(shape), key);
+        Some(needs.table(arena_bytes, fixed_bytes, self.options.slots))
+    }
+
+    fn work_bytes(&self, _: &CircuitSizes, key: &Key, tier: KeyTier) -> u64 {
+        // Everything is on the device but rows of sums, and what the host is told to do.
+        let count = |section| key.count(section) as u64;
+        let mut bytes = 1 << 20;
+        if self.options.is_split_on_host {
+            bytes += 4 * (count(Section::L) + count(Section::A) + count(Section::BG1));
+        }
+        if self.options.is_b_g2_on_host {
+            let points = key.count(Section::BG2);
+            let threads = self.options.load_threads.get();
+            let decoded = match tier {
+                KeyTier::File => point_bytes(Section::BG2) * points as u64,
+                KeyTier::Pinned | KeyTier::Resident => 0,
+            };
+            bytes += SCALAR_BYTES * points as u64 + decoded;
+            bytes += msm::work_bytes(points, threads, point_bytes(Section::BG2) as usize);
+        }
+        bytes
+    }
+
+    fn check(&self, sizes: &CircuitSizes, key: &Key) -> Result<(), BackendError> {
+        let About {
+            arena_bytes,
+            fixed_bytes,
+            ..
+        } = self.about;
+        let room = arena_bytes.saturating_sub(fixed_bytes);
+        let asked = self.needs(sizes, Counts::of_key(key), key).least_bytes();
+        if asked <= room {
+            return Ok(());
+        }
+        Err(BackendError::DeviceMemory {
+            what: "a proof and its key",
+            asked,
+            free: room,
+            limit: arena_bytes,
+        })
     }
 
     fn submit(&self, request: ProveRequest) -> Pending {

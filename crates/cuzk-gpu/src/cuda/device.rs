@@ -7,7 +7,7 @@
 
 use std::cell::RefCell;
 use std::ffi::c_void;
-use std::mem::{size_of, size_of_val};
+use std::mem::size_of_val;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,7 +35,7 @@ pub(super) struct MemoryUse {
 
 /// An open device.
 pub(super) struct Device {
-    context: Arc<CudaContext>,
+    pub(super) context: Arc<CudaContext>,
     raw: *mut RawDevice,
     compute: sys::CUstream,
     upload: sys::CUstream,
@@ -50,7 +50,7 @@ pub(super) struct Device {
 }
 
 /// The error of a call of the driver.
-fn driver(call: &'static str) -> impl Fn(DriverError) -> BackendError {
+pub(super) fn driver(call: &'static str) -> impl Fn(DriverError) -> BackendError {
     move |error| BackendError::Device {
         call,
         reason: error.error_string().map_or_else(
@@ -308,6 +308,12 @@ impl Device {
         fence.await.unwrap_or(Err(BackendError::Lost))
     }
 
+    /// Drops an error that the library kept of a call nobody hears, such as freeing an
+    /// event: the next call would return it for a proof that has nothing to do with it.
+    pub(super) fn forget_unheard(&self) {
+        let _ = self.context.check_err();
+    }
+
     /// Waits, beside others, for all lanes, after something failed: what was queued may
     /// still use the memory of a job. A device that cannot even do that is lost.
     pub(super) async fn settle(&self) {
@@ -372,86 +378,6 @@ impl Drop for Device {
     }
 }
 
-/// Words of page-locked host memory, from and to which copies run while the thread goes
-/// on: a copy of any other memory is waited for by the driver.
-pub(super) struct HostWords {
-    start: *mut u64,
-    len: usize,
-    context: Arc<CudaContext>,
-}
-
-impl HostWords {
-    /// `len` words, all zero.
-    pub(super) fn new(device: &Device, len: usize) -> Result<Self, BackendError> {
-        let bytes = len.max(1) * size_of::<u64>();
-        // SAFETY: the device's context is current on its thread.
-        let start = unsafe { result::malloc_host(bytes, 0) }.map_err(driver("cuMemHostAlloc"))?;
-        // SAFETY: so many bytes were allocated just now.
-        unsafe { std::ptr::write_bytes(start.cast::<u8>(), 0, bytes) };
-        Ok(Self {
-            start: start.cast(),
-            len,
-            context: Arc::clone(&device.context),
-        })
-    }
-
-    /// Number of words.
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The words, when nothing that was queued writes them any more.
-    pub(super) fn words(&self) -> &[u64] {
-        // SAFETY: the memory holds `len` words, of which any bytes are values.
-        unsafe { std::slice::from_raw_parts(self.start, self.len) }
-    }
-
-    /// The words, to be written when nothing that was queued uses them any more.
-    pub(super) fn words_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as above; `&mut self` makes the borrow exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
-    }
-
-    /// Queues a copy of `from` to the words from `at` on.
-    ///
-    /// # Safety
-    /// Nobody touches these words, and they stay, until the copy has run.
-    pub(super) unsafe fn fetch(
-        &self,
-        device: &Device,
-        lane: Lane,
-        at: usize,
-        from: Region,
-    ) -> Result<(), BackendError> {
-        let bytes = from.bytes as usize;
-        let end = at * size_of::<u64>() + bytes;
-        assert!(
-            end <= self.len * size_of::<u64>(),
-            "a copy beyond the host's words"
-        );
-        if bytes == 0 {
-            return Ok(());
-        }
-        // SAFETY: the words hold the bytes (asserted), the caller keeps them, and the
-        // region lies in its allocation.
-        unsafe {
-            let to = std::slice::from_raw_parts_mut(self.start.add(at).cast::<u8>(), bytes);
-            result::memcpy_dtoh_async(to, from.start, device.stream(lane))
-        }
-        .map_err(driver("cuMemcpyDtoHAsync"))
-    }
-}
-
-impl Drop for HostWords {
-    fn drop(&mut self) {
-        // As in `Device::drop`, an error has nobody to hear it.
-        let _ = self.context.bind_to_thread();
-        // SAFETY: allocated by `new` and freed once; whoever queued a copy has waited
-        // for it.
-        let _ = unsafe { result::free_host(self.start.cast()) };
-    }
-}
-
 /// A type of which any bytes are a value.
 ///
 /// # Safety
@@ -498,11 +424,17 @@ impl Drop for DeviceMemory {
 /// Bytes on the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Region {
-    start: sys::CUdeviceptr,
+    pub(super) start: sys::CUdeviceptr,
     bytes: u64,
 }
 
 impl Region {
+    /// A region of no device, to be divided and not used.
+    #[cfg(test)]
+    pub(super) fn pretended(bytes: u64) -> Self {
+        Self { start: 0, bytes }
+    }
+
     /// Its length.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
@@ -543,11 +475,14 @@ pub(super) struct Event {
 impl Event {
     /// Waits until the event has passed.
     pub(super) fn wait(&self) -> Result<(), BackendError> {
-        self.context
-            .bind_to_thread()
-            .map_err(driver("cuCtxSetCurrent"))?;
+        let bound = self.context.bind_to_thread();
+        // Whatever became of that: the device's own thread has its context already, and
+        // memory is used again after this.
         // SAFETY: it lives.
-        unsafe { result::event::synchronize(self.event) }.map_err(driver("cuEventSynchronize"))
+        let waited = unsafe { result::event::synchronize(self.event) };
+        bound
+            .map_err(driver("cuCtxSetCurrent"))
+            .and(waited.map_err(driver("cuEventSynchronize")))
     }
 
     /// Milliseconds from `earlier` to this; both have passed.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::arena::{Arena, Lease};
-use super::plan::{Counts, Cutting, Workspace};
+use super::plan::{Counts, Cutting, Needs, Way, Workspace};
 use super::points::PointBytes;
 use super::prove::Regions;
 use super::resident::{ResidentKey, ResidentShape};
@@ -20,17 +20,26 @@ use crate::device::arena::End;
 use crate::error::BackendError;
 use crate::shape::CircuitShape;
 
-/// Pieces of a key, as logarithms of their number of points. A device without room
-/// for the smallest has none for the columns of most circuits either.
-const PIECE_LOG_MIN: u32 = 16;
-const PIECE_LOG_MAX: u32 = 24;
-
 /// What a proof is to have.
 pub(super) struct Wanted<'a> {
     pub(super) source: &'a Arc<dyn PointBytes>,
     pub(super) shape: &'a Arc<CircuitShape>,
     pub(super) cutting: &'a Cutting,
     pub(super) c_source: CSource,
+}
+
+impl Wanted<'_> {
+    fn needs(&self) -> Needs<'_> {
+        let counts = Counts::of(self.shape);
+        Needs {
+            sizes: &self.shape.sizes,
+            counts,
+            cutting: *self.cutting,
+            c_source: self.c_source,
+            key_bytes: ResidentKey::bytes(&**self.source),
+            list_bytes: ResidentShape::bytes(&counts),
+        }
+    }
 }
 
 /// What a proof has.
@@ -119,13 +128,6 @@ pub(super) struct Holdings {
     arena: Arena,
 }
 
-/// How a proof's key is used.
-#[derive(Clone, Copy)]
-enum Way {
-    Whole,
-    InPieces(u32),
-}
-
 impl Holdings {
     pub(super) fn new(arena: Arena) -> Self {
         Self {
@@ -138,19 +140,27 @@ impl Holdings {
         }
     }
 
-    /// Takes memory that is no proof's, in the place of what nobody uses.
+    /// Bytes that nobody has.
+    #[cfg(test)]
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.arena.free_bytes()
+    }
+
+    /// Bytes that are no proof's.
+    pub(super) fn fixed_bytes(&self) -> u64 {
+        self.fixed_bytes.get()
+    }
+
+    /// Takes memory that is no proof's. Everything that nobody uses goes first, so that it
+    /// lies at the end and leaves what is free in one range.
     pub(super) fn fixed(&mut self, what: &'static str, bytes: u64) -> Result<Fixed, BackendError> {
         self.forget();
-        loop {
-            if let Some(lease) = self.arena.take(bytes, End::Low) {
-                self.fixed_bytes.set(self.fixed_bytes.get() + lease.bytes());
-                let sum = Rc::clone(&self.fixed_bytes);
-                return Ok(Fixed { lease, sum });
-            }
-            if !self.evict(None) {
-                return Err(self.arena.refused(what, bytes));
-            }
-        }
+        while self.evict(None) {}
+        let lease = self.arena.take(bytes, End::Low);
+        let lease = lease.ok_or_else(|| self.arena.refused(what, bytes))?;
+        self.fixed_bytes.set(self.fixed_bytes.get() + lease.bytes());
+        let sum = Rc::clone(&self.fixed_bytes);
+        Ok(Fixed { lease, sum })
     }
 
     /// Gives a proof what it wants; `None` where that has no room beside what proofs
@@ -158,25 +168,14 @@ impl Holdings {
     /// brought in pieces.
     pub(super) fn take(&mut self, wanted: &Wanted<'_>) -> Result<Option<Held>, BackendError> {
         self.forget();
-        let Wanted {
-            source,
-            shape,
-            cutting,
-            c_source,
-        } = *wanted;
-        let counts = Counts::of(shape);
-        let lists = ResidentShape::bytes(&counts);
+        let needs = wanted.needs();
         let room = self.arena.bytes() - self.fixed_bytes.get();
-        let whole = Workspace::of(&shape.sizes, &counts, cutting, c_source);
-        let asked = whole.total() + lists + ResidentKey::bytes(&**source);
-        let pieces = (PIECE_LOG_MIN..=PIECE_LOG_MAX).rev().map(|log| {
-            let sizes = &shape.sizes;
-            let workspace = Workspace::in_pieces(sizes, &counts, cutting, c_source, log);
-            let asked = workspace.total() + lists;
-            (Way::InPieces(log), workspace, asked)
-        });
-        let ways = std::iter::once((Way::Whole, whole, asked)).chain(pieces);
-        for (way, workspace, asked) in ways.filter(|&(_, _, asked)| asked <= room) {
+        let mut least = 0;
+        for (way, workspace, asked) in needs.ways() {
+            least = asked;
+            if asked > room {
+                continue;
+            }
             if let Some(held) = self.take_so(wanted, way, &workspace, asked) {
                 return Ok(Some(held));
             }
@@ -186,7 +185,7 @@ impl Holdings {
             // Alone, and in sum there is room: what stays elsewhere leaves no range
             // that is long enough.
         }
-        Err(self.arena.refused("a proof and its key", asked))
+        Err(self.arena.refused("a proof and a piece of its key", least))
     }
 
     /// Evicts until the proof's regions fit.

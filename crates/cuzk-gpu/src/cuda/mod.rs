@@ -19,6 +19,8 @@ mod border;
 mod device;
 mod holdings;
 mod host_key;
+mod host_words;
+mod key_points;
 mod multiples;
 mod owner;
 mod plan;

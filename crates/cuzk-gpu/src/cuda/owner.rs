@@ -13,15 +13,19 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use blstrs::{G2Projective, Scalar};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
 use super::arena::Arena;
 use super::backend::{CudaJob, layout};
 use super::device::{Device, MemoryUse};
 use super::holdings::{Held, Holdings, Points, Wanted};
 use super::host_key::{HostKey, HostKeys};
+use super::key_points::{KeyPoints, Origin};
 use super::multiples::{self, Tables};
 use super::plan::Cutting;
 use super::points::PointBytes;
-use super::prove::{Bench, KeyPoints, Origin, Seat, prove};
+use super::prove::{Bench, Computed, OnHost, Seat, prove};
 use super::resident::ResidentKey;
 use super::staging::Staging;
 use super::upload::{Ring, upload};
@@ -31,6 +35,7 @@ use crate::backend::{Completion, Proved};
 use crate::column::Columns;
 use crate::device::executor::{Event, Executor, caught};
 use crate::device::host::on_thread;
+use crate::device::sorted::{SortedQueries, b_scalars};
 use crate::device::turn::{News, Turn};
 use crate::error::BackendError;
 use crate::groth16::{Statement, check};
@@ -43,6 +48,16 @@ pub(super) enum Task {
     Multiples(multiples::Request),
     /// Nothing more.
     End,
+}
+
+/// What does not change of an open device.
+pub(super) struct About {
+    /// The driver's name for it.
+    pub(super) name: String,
+    pub(super) arena_bytes: u64,
+    /// Bytes of the arena that are no proof's.
+    pub(super) fixed_bytes: u64,
+    pub(super) cutting: Cutting,
 }
 
 /// The device and everything on it. Fields are dropped in this order: what lies on the
@@ -64,6 +79,8 @@ pub(super) struct Owner {
     /// Who computes.
     compute: Turn<()>,
     tables: RefCell<Tables>,
+    /// Threads that sort or sum, where the host is told to.
+    threads: Option<Arc<ThreadPool>>,
     holdings: RefCell<Holdings>,
     /// Proofs that were taken and have not ended.
     taken: Arc<AtomicUsize>,
@@ -94,7 +111,6 @@ impl Owner {
         let ring = buffers.columns.map(|ring| Arc::new(Mutex::new(ring)));
         Ok(Self {
             seats: RefCell::new(seats.collect::<Result<_, _>>()?),
-            options,
             admission: Turn::new(()),
             room: News::default(),
             uploads: Turn::new(ring),
@@ -102,16 +118,22 @@ impl Owner {
             host_keys: Turn::new(HostKeys::new(buffers.host_keys)),
             compute: Turn::new(()),
             tables: RefCell::default(),
+            threads: host_threads(&options)?,
             holdings: RefCell::new(holdings),
             taken,
+            options,
             device,
         })
     }
 
-    /// The driver's name for the device, and the bytes of its arena.
-    pub(super) fn names(&self) -> (String, u64) {
-        let arena_bytes = self.device.memory().arena_bytes.load(Ordering::Relaxed);
-        (self.device.name(), arena_bytes)
+    /// What does not change.
+    pub(super) fn about(&self) -> About {
+        About {
+            name: self.device.name(),
+            arena_bytes: self.device.memory().arena_bytes.load(Ordering::Relaxed),
+            fixed_bytes: self.holdings.borrow().fixed_bytes(),
+            cutting: self.cutting(),
+        }
     }
 
     /// Does what comes until it hears that nothing more does, and everything is done.
@@ -223,6 +245,28 @@ impl Owner {
     }
 }
 
+/// Threads for what the host sorts or sums, if it does.
+fn host_threads(options: &DeviceOptions) -> Result<Option<Arc<ThreadPool>>, BackendError> {
+    if !options.is_split_on_host && !options.is_b_g2_on_host {
+        return Ok(None);
+    }
+    let built = ThreadPoolBuilder::new()
+        .num_threads(options.load_threads.get())
+        .thread_name(|at| format!("cuzk-host-{at}"))
+        .build();
+    let pool = built.map_err(|error| BackendError::Start {
+        what: "the host's threads",
+        reason: error.to_string(),
+    })?;
+    Ok(Some(Arc::new(pool)))
+}
+
+/// What the host takes out of a proof's columns.
+struct Prepared {
+    sorted: Option<Arc<SortedQueries>>,
+    b_scalars: Option<Vec<Scalar>>,
+}
+
 /// One proof.
 struct Carried<'a> {
     owner: &'a Owner,
@@ -246,6 +290,7 @@ impl Carried<'_> {
         let owner = self.owner;
         let options = &owner.options;
         let device = &owner.device;
+        device.forget_unheard();
         let sizes = &self.shape.sizes;
         let read = columns.as_ref().expect("the columns of a new job");
         let layout = layout(options, sizes);
@@ -273,36 +318,46 @@ impl Carried<'_> {
             is_split: options.is_split,
             watch: self.watch.map(|watch| &**watch),
         };
-        {
+        let prepared = owner
+            .threads
+            .as_ref()
+            .map(|threads| self.prepare(threads, read, held));
+        let uploaded = {
             let ring = owner.uploads.take().await;
-            upload(&bench, ring.as_ref(), read, sizes).await?;
-        }
+            upload(&bench, ring.as_ref(), read, sizes).await
+        };
+        // Whatever became of the upload, nobody reads the columns after this.
+        let prepared = match prepared {
+            Some(prepared) => Some(prepared.await),
+            None => None,
+        };
+        uploaded?;
         let read = columns.take().and_then(Arc::into_inner);
         completion.columns_read(read.expect("nobody else has them"));
-        let loaded = self.load(held).await?;
-        if let Points::Pieces { .. } = &held.points {
-            *host_key = owner.host_keys.take().await.place_of(self.source).await?;
-        }
-        let computed = {
-            let _turn = owner.compute.take().await;
-            let mut points = match &held.points {
-                Points::Resident(key) => KeyPoints::Resident(key),
-                Points::Pieces { places, len } => KeyPoints::Streamed {
-                    from: match &host_key {
-                        Some(key) if key.is_loaded() => Origin::Host(key),
-                        keep => Origin::Source {
-                            source: self.source,
-                            staging: owner.staging.take().await,
-                            keep: keep.as_deref(),
-                        },
-                    },
-                    places: places.each_ref().map(|place| place.region()),
-                    piece_len: *len,
-                    count: 0,
-                },
-            };
-            prove(&bench, &self.statement, &mut points, &held.lists).await?
+        let Prepared { sorted, b_scalars } = match prepared {
+            Some(prepared) => prepared??,
+            None => Prepared {
+                sorted: None,
+                b_scalars: None,
+            },
         };
+        let b_g2 = b_scalars.map(|scalars| self.sum_b_g2(scalars));
+        let computed = self
+            .compute(&bench, held, host_key, sorted, b_g2.is_some())
+            .await;
+        // Whatever became of the others, nobody reads the key after this.
+        let b_g2 = match b_g2 {
+            Some(b_g2) => Some(b_g2.await),
+            None => None,
+        };
+        let (mut computed, loaded) = computed?;
+        if let Some(b_g2) = b_g2 {
+            let (sum, ms) = b_g2??;
+            computed.b_g2_on_host = Some(sum);
+            // The device did nothing in its phase, the last one.
+            computed.phases.0.pop();
+            computed.phases.0.push(("msm_b_g2", ms));
+        }
         let mut phases = computed.phases.clone();
         if let Some(ms) = loaded {
             // Between the upload and the first phase of the computation.
@@ -317,6 +372,100 @@ impl Carried<'_> {
             phases,
             tier: Some(tier),
         })
+    }
+
+    /// Has the host take out of the columns what it is to work on.
+    fn prepare(
+        &self,
+        threads: &Arc<ThreadPool>,
+        columns: &Arc<Columns>,
+        held: &Held,
+    ) -> impl Future<Output = Result<Result<Prepared, BackendError>, BackendError>> + use<> {
+        let options = &self.owner.options;
+        // A key that comes in pieces would want its lists in pieces.
+        let is_resident = matches!(held.points, Points::Resident(_));
+        let is_split = options.is_split_on_host && is_resident;
+        let is_b_g2 = options.is_b_g2_on_host;
+        let (threads, columns) = (Arc::clone(threads), Arc::clone(columns));
+        let (inputs, shape) = (self.statement.inputs.to_vec(), Arc::clone(self.shape));
+        on_thread("sorting scalars", move || {
+            threads.install(|| {
+                let aux = columns.aux.scalars();
+                let sorted = is_split.then(|| SortedQueries::of(&inputs, aux, &shape));
+                let lists = sorted
+                    .iter()
+                    .flat_map(|sorted| [&sorted.l, &sorted.a, &sorted.b]);
+                if let Some(count) = lists.map(|list| list.wrong).find(|&wrong| wrong != 0) {
+                    let what = "the assignment";
+                    return Err(BackendError::Unreduced { what, count });
+                }
+                Ok(Prepared {
+                    sorted: sorted.map(Arc::new),
+                    b_scalars: is_b_g2.then(|| b_scalars(&inputs, aux, &shape)),
+                })
+            })
+        })
+    }
+
+    /// Has the host make the sum over `b_g2`: that, and the milliseconds that it took.
+    fn sum_b_g2(
+        &self,
+        scalars: Vec<Scalar>,
+    ) -> impl Future<Output = Result<Result<(G2Projective, f64), BackendError>, BackendError>> + use<>
+    {
+        let threads = self.owner.threads.clone().expect("made for this");
+        let source = Arc::clone(self.source);
+        on_thread("the sum over b_g2", move || {
+            let begin = Instant::now();
+            let sum = threads.install(|| source.b_g2_sum(&scalars))?;
+            Ok((sum, begin.elapsed().as_secs_f64() * 1e3))
+        })
+    }
+
+    /// Sees to the key, and computes when it is this proof's turn. Also returns the
+    /// milliseconds that a key took.
+    async fn compute(
+        &self,
+        bench: &Bench<'_>,
+        held: &Held,
+        host_key: &mut Option<Rc<HostKey>>,
+        sorted: Option<Arc<SortedQueries>>,
+        is_b_g2: bool,
+    ) -> Result<(Computed, Option<f64>), BackendError> {
+        let owner = self.owner;
+        let loaded = self.load(held).await?;
+        if let Points::Pieces { .. } = &held.points {
+            *host_key = owner.host_keys.take().await.place_of(self.source).await?;
+        }
+        let queued = {
+            let _turn = owner.compute.take().await;
+            let mut points = match &held.points {
+                Points::Resident(key) => KeyPoints::Resident(key),
+                Points::Pieces { places, len } => KeyPoints::Streamed {
+                    from: match host_key {
+                        Some(key) if key.is_loaded() => Origin::Host(key),
+                        keep => Origin::Source {
+                            source: self.source,
+                            staging: owner.staging.take().await,
+                            keep: keep.as_deref(),
+                        },
+                    },
+                    places: places.each_ref().map(|place| place.region()),
+                    piece_len: *len,
+                    count: 0,
+                },
+            };
+            let on_host = OnHost {
+                sorted: match sorted {
+                    Some(sorted) => Some((sorted, owner.staging.take().await)),
+                    None => None,
+                },
+                is_b_g2,
+            };
+            let lists = &held.lists;
+            prove(bench, &self.statement, &mut points, lists, on_host).await?
+        };
+        Ok((queued.computed(bench).await?, loaded))
     }
 
     /// Brings the lists of the circuit, and the key if it is to stay, unless they are

@@ -2,7 +2,7 @@
 
 use crate::cpu::h::CSource;
 use crate::device::arena::ALIGN;
-use crate::key::Section;
+use crate::key::{Key, Section};
 use crate::shape::{CircuitShape, CircuitSizes};
 
 /// Bytes of a scalar.
@@ -165,6 +165,16 @@ impl Counts {
         }
     }
 
+    /// As far as a key tells: it has a point for each entry.
+    pub(super) fn of_key(key: &Key) -> Self {
+        Self {
+            h: key.count(Section::H),
+            l: key.count(Section::L),
+            a: key.count(Section::A),
+            b: key.count(Section::BG1),
+        }
+    }
+
     /// With at most `len` entries a query, as where points come in pieces.
     pub(super) fn in_pieces(&self, len: usize) -> Self {
         Self {
@@ -272,6 +282,99 @@ impl Workspace {
     /// Bytes that a proof takes beside its key and lists.
     pub(super) fn total(&self) -> u64 {
         self.slot() + self.scratch + 2 * self.piece
+    }
+}
+
+/// Pieces of a key, as logarithms of their number of points. A device without room
+/// for the smallest has none for the columns of most circuits either.
+const PIECE_LOGS: std::ops::RangeInclusive<u32> = 16..=24;
+
+/// How a proof's key is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// All of it is on the device.
+    Whole,
+    /// So many points at a time, as a logarithm.
+    InPieces(u32),
+}
+
+/// What a proof of a circuit takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Needs<'a> {
+    pub(super) sizes: &'a CircuitSizes,
+    pub(super) counts: Counts,
+    pub(super) cutting: Cutting,
+    pub(super) c_source: CSource,
+    /// Of the whole key on the device.
+    pub(super) key_bytes: u64,
+    pub(super) list_bytes: u64,
+}
+
+impl Needs<'_> {
+    /// The ways that a proof may be made, the quickest first, with what it works in and
+    /// the bytes that it takes in all.
+    pub(super) fn ways(&self) -> impl Iterator<Item = (Way, Workspace, u64)> {
+        let Self {
+            sizes,
+            counts,
+            cutting,
+            c_source,
+            key_bytes,
+            list_bytes,
+        } = *self;
+        let whole = Workspace::of(sizes, &counts, &cutting, c_source);
+        let asked = whole.total() + list_bytes + key_bytes;
+        let pieces = PIECE_LOGS.rev().map(move |log| {
+            let workspace = Workspace::in_pieces(sizes, &counts, &cutting, c_source, log);
+            let asked = workspace.total() + list_bytes;
+            (Way::InPieces(log), workspace, asked)
+        });
+        std::iter::once((Way::Whole, whole, asked)).chain(pieces)
+    }
+
+    /// Bytes that a proof takes at the least, with nothing else on the device.
+    pub(super) fn least_bytes(&self) -> u64 {
+        let asked = self.ways().map(|(_, _, asked)| asked);
+        asked.min().expect("there is a way")
+    }
+
+    /// What proofs of the circuit, up to `slots` of them, take of an arena of which
+    /// `fixed_bytes` are the backend's own: a line a consumer.
+    pub(super) fn table(&self, arena_bytes: u64, fixed_bytes: u64, slots: usize) -> String {
+        let room = arena_bytes.saturating_sub(fixed_bytes);
+        let fits = self.ways().find(|&(_, _, asked)| asked <= room);
+        let Some((way, workspace, asked)) = fits else {
+            let last = self.ways().last().map_or(0, |(_, _, asked)| asked);
+            return format!("a proof takes {last} bytes at least, the device has room for {room}");
+        };
+        let more = (room - asked) / (workspace.slot() + 2 * workspace.piece).max(1);
+        let used = slots.min(
+            usize::try_from(more)
+                .unwrap_or(usize::MAX)
+                .saturating_add(1),
+        );
+        let mut lines = vec![("places for what comes from files".to_owned(), fixed_bytes)];
+        match way {
+            Way::Whole => lines.push(("the key".to_owned(), self.key_bytes)),
+            Way::InPieces(log) => lines.push((
+                format!("2^{log} points of the key, twice, {used} of {slots} slots"),
+                used as u64 * 2 * workspace.piece,
+            )),
+        }
+        lines.push(("index lists".to_owned(), self.list_bytes));
+        lines.push(("scratch".to_owned(), workspace.scratch));
+        let slot = workspace.slot();
+        lines.push((
+            format!("{used} of {slots} slots of {slot}"),
+            used as u64 * slot,
+        ));
+        let planned = lines.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        lines.push(("planned".to_owned(), planned));
+        lines.push(("arena".to_owned(), arena_bytes));
+        let lines = lines
+            .iter()
+            .map(|(name, bytes)| format!("{bytes:>13}  {name}"));
+        lines.collect::<Vec<_>>().join("\n")
     }
 }
 

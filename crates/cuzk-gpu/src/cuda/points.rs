@@ -3,9 +3,10 @@
 use std::mem::size_of;
 
 use bellperson::groth16::{Parameters, VerifyingKey};
-use blstrs::{Bls12, G1Affine, G2Affine};
+use blstrs::{Bls12, G1Affine, G2Affine, G2Projective, Scalar};
 
 use crate::cpu::PointSource;
+use crate::cpu::msm::{Density, msm};
 use crate::error::{KeyError, PointFault};
 use crate::key::{Key, Section};
 
@@ -37,6 +38,12 @@ pub trait PointBytes: Send + Sync {
 
     /// The error of a wrong point.
     fn fault(&self, section: Section, index: u64, what: PointFault) -> KeyError;
+
+    /// The sum over [`Section::BG2`], times a scalar each, on the current rayon pool.
+    ///
+    /// # Errors
+    /// If the section can no longer be read.
+    fn b_g2_sum(&self, scalars: &[Scalar]) -> Result<G2Projective, KeyError>;
 }
 
 impl PointBytes for Key {
@@ -58,6 +65,10 @@ impl PointBytes for Key {
 
     fn fault(&self, section: Section, index: u64, what: PointFault) -> KeyError {
         self.point_error(section, index, what)
+    }
+
+    fn b_g2_sum(&self, scalars: &[Scalar]) -> Result<G2Projective, KeyError> {
+        Ok(msm::<G2Affine>(&self.g2()?, scalars, Density::Full))
     }
 }
 
@@ -94,6 +105,10 @@ impl PointBytes for Parameters<Bls12> {
 
     fn fault(&self, section: Section, index: u64, what: PointFault) -> KeyError {
         unreachable!("points in memory are not decoded: {section} {index} {what}")
+    }
+
+    fn b_g2_sum(&self, scalars: &[Scalar]) -> Result<G2Projective, KeyError> {
+        Ok(msm::<G2Affine>(&self.b_g2, scalars, Density::Full))
     }
 }
 

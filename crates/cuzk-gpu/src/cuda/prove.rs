@@ -7,12 +7,13 @@ use bellperson::groth16::{Proof, VerifyingKey};
 use blstrs::{Bls12, G1Projective, G2Projective, Scalar};
 
 use super::border::{self, RawScalar, call};
-use super::device::{Device, Event, HostWords, Lane, Region};
+use super::device::{Device, Event, Lane, Region};
 use super::host_key::HostKey;
-use super::plan::{Counts, Cutting, QUERIES, SCALAR_BYTES, point_bytes};
-use super::points::PointBytes;
-use super::query::{Made, Query, Rows};
-use super::resident::{ResidentKey, ResidentShape};
+use super::host_words::HostWords;
+use super::key_points::KeyPoints;
+use super::plan::{Counts, Cutting, QUERIES, SCALAR_BYTES};
+use super::query::{Entries, Found, Lists, Made, Query, Rows};
+use super::resident::ResidentShape;
 use super::rows::RowPoint;
 use super::staging::Staging;
 use super::watch::{show_quotient, show_uploaded};
@@ -20,7 +21,9 @@ use crate::backend::PhaseTimes;
 use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::ntt::vanishing_inverse;
 use crate::device::host::on_thread;
+use crate::device::sorted::{Sorted, SortedQueries};
 use crate::device::turn::Taken;
+use crate::device::waiter::Passed;
 use crate::error::BackendError;
 use crate::groth16::{Statement, Sums, assemble};
 use crate::key::{KeyTier, Section};
@@ -109,8 +112,8 @@ pub(super) struct Clock {
     /// Before the first phase of the computation, and after each.
     compute: Vec<Event>,
     /// After a piece of a key was brought to each of its places, and after its last use.
-    brought: [Event; 2],
-    used: [Event; 2],
+    pub(super) brought: [Event; 2],
+    pub(super) used: [Event; 2],
 }
 
 /// The phases of a computation.
@@ -138,125 +141,42 @@ impl Clock {
     }
 }
 
-/// Where the points of a proof's key are.
-pub(super) enum KeyPoints<'a> {
-    /// On the device.
-    Resident(&'a ResidentKey),
-    /// Elsewhere: brought piece by piece, one while the one before is summed.
-    Streamed {
-        from: Origin<'a>,
-        places: [Region; 2],
-        piece_len: usize,
-        /// Pieces that were brought.
-        count: usize,
-    },
+/// A proof all of which is queued. Another may compute behind it.
+pub(super) struct Queued<'a> {
+    h: Summing<G1Projective>,
+    l: Summing<G1Projective>,
+    a: Summing<G1Projective>,
+    b_g1: Summing<G1Projective>,
+    b_g2: Summing<G2Projective>,
+    tier: KeyTier,
+    /// After the last of it.
+    computed: Passed,
+    /// After the last piece of the key was brought and kept, and where.
+    brought: Option<Passed>,
+    keep: Option<&'a HostKey>,
 }
 
-/// Where the pieces of a key come from.
-pub(super) enum Origin<'a> {
-    /// Its source; and where the points are kept for the next proof.
-    Source {
-        source: &'a Arc<dyn PointBytes>,
-        staging: Taken<'a, Staging>,
-        keep: Option<&'a HostKey>,
-    },
-    /// Page-locked memory.
-    Host(&'a HostKey),
-}
-
-impl KeyPoints<'_> {
-    fn tier(&self) -> KeyTier {
-        match self {
-            Self::Resident(_) => KeyTier::Resident,
-            Self::Streamed { from, .. } => match from {
-                Origin::Source { .. } => KeyTier::File,
-                Origin::Host(_) => KeyTier::Pinned,
-            },
+impl Queued<'_> {
+    /// Waits for it.
+    pub(super) async fn computed(self, bench: &Bench<'_>) -> Result<Computed, BackendError> {
+        self.computed.await.unwrap_or(Err(BackendError::Lost))?;
+        if let Some(brought) = self.brought {
+            brought.await.unwrap_or(Err(BackendError::Lost))?;
         }
-    }
-
-    /// How many of a query's points are there at a time.
-    fn piece_len(&self, count: usize) -> usize {
-        match self {
-            Self::Resident(_) => count,
-            Self::Streamed { piece_len, .. } => *piece_len,
+        if let Some(key) = self.keep {
+            key.set_loaded();
         }
-    }
-
-    /// The points of a range, on the device for what the compute lane is given from now
-    /// on. Those of the range before are there too, older ones are gone.
-    async fn bring(
-        &mut self,
-        bench: &Bench<'_>,
-        section: Section,
-        range: Range<usize>,
-    ) -> Result<Region, BackendError> {
-        let (from, places, count) = match self {
-            Self::Resident(key) => return Ok(key.points(section)),
-            Self::Streamed {
-                from,
-                places,
-                count,
-                ..
-            } => (from, places, count),
-        };
-        let (device, clock) = (bench.device, bench.clock);
-        let place = *count % 2;
-        if *count >= 2 {
-            // The last sum of what is there may not have ended.
-            device.follow(Lane::Keys, &clock.used[place])?;
-        }
-        *count += 1;
-        let points = places[place].part(0, range.len() as u64 * point_bytes(section));
-        match from {
-            Origin::Source {
-                source,
-                staging,
-                keep,
-            } => {
-                let start = range.start;
-                staging
-                    .points(device, source, section, range, points)
-                    .await?;
-                if let Some(key) = keep {
-                    // SAFETY: the proof has the key until it has waited for the lane.
-                    unsafe { key.keep(device, section, start, points) }?;
-                }
-            }
-            Origin::Host(key) => {
-                // SAFETY: as above; a key that is whole is fetched no more.
-                unsafe { key.bring(device, section, range.start, points) }?;
-                device.record(Lane::Keys, &clock.brought[place])?;
-                device.follow(Lane::Compute, &clock.brought[place])?;
-            }
-        }
-        Ok(points)
-    }
-
-    /// What was brought last is not read after what is queued now.
-    fn used(&self, bench: &Bench<'_>) -> Result<(), BackendError> {
-        match self {
-            Self::Resident(_) => Ok(()),
-            Self::Streamed { count, .. } => {
-                let place = (*count + 1) % 2;
-                let event = &bench.clock.used[place];
-                bench.device.record(Lane::Compute, event)
-            }
-        }
-    }
-
-    /// Every piece was brought and summed.
-    async fn end(&self, device: &Device) -> Result<(), BackendError> {
-        if let Self::Streamed { from, .. } = self {
-            device.passed(Lane::Keys).await?;
-            if let Origin::Source {
-                keep: Some(key), ..
-            } = from
-            {
-                key.set_loaded();
-            }
-        }
-        Ok(())
+        let host = bench.host;
+        Ok(Computed {
+            h: self.h.fetched(host),
+            l: self.l.fetched(host),
+            a: self.a.fetched(host),
+            b_g1: self.b_g1.fetched(host),
+            b_g2: self.b_g2.fetched(host),
+            b_g2_on_host: None,
+            phases: bench.clock.times()?,
+            tier: self.tier,
+        })
     }
 }
 
@@ -267,8 +187,18 @@ pub(super) struct Computed {
     a: Sum<G1Projective>,
     b_g1: Sum<G1Projective>,
     b_g2: Sum<G2Projective>,
+    /// The sum over `b_g2`, if the host made it.
+    pub(super) b_g2_on_host: Option<G2Projective>,
     pub(super) phases: PhaseTimes,
     pub(super) tier: KeyTier,
+}
+
+/// What the host does of a proof.
+pub(super) struct OnHost<'a> {
+    /// Entries that it sorted, and what brings them.
+    pub(super) sorted: Option<(Arc<SortedQueries>, Taken<'a, Staging>)>,
+    /// Whether it makes the sum over `b_g2`.
+    pub(super) is_b_g2: bool,
 }
 
 impl Computed {
@@ -285,7 +215,7 @@ impl Computed {
             l: self.l.total(),
             a: self.a.total(),
             b_g1: self.b_g1.total(),
-            b_g2: self.b_g2.total(),
+            b_g2: self.b_g2_on_host.unwrap_or_else(|| self.b_g2.total()),
         };
         if let Some(watch) = watch {
             show_sums(watch, &mut sums);
@@ -294,13 +224,15 @@ impl Computed {
     }
 }
 
-/// Computes what [`upload`](super::upload::upload) brought, and waits for it.
-pub(super) async fn prove(
+/// Queues the computation of what [`upload`](super::upload::upload) brought. The numbers
+/// of sorted entries are waited for on the way: they decide how a sum is made.
+pub(super) async fn prove<'a>(
     bench: &Bench<'_>,
     statement: &Statement<'_>,
-    key: &mut KeyPoints<'_>,
+    key: &mut KeyPoints<'a>,
     shape: &ResidentShape,
-) -> Result<Computed, BackendError> {
+    on_host: OnHost<'_>,
+) -> Result<Queued<'a>, BackendError> {
     let device = bench.device;
     let sizes = &statement.shape.sizes;
     let passed = |phase: usize| device.record(Lane::Compute, &bench.clock.compute[phase]);
@@ -319,6 +251,8 @@ pub(super) async fn prove(
         shape,
         sizes,
         counts: Counts::of(statement.shape),
+        split: None,
+        sorted: on_host.sorted,
     };
     let h = queries.sum::<G1Projective>(Section::H).await?;
     passed(2)?;
@@ -328,29 +262,34 @@ pub(super) async fn prove(
     passed(4)?;
     let b_g1 = queries.sum::<G1Projective>(Section::BG1).await?;
     passed(5)?;
-    let b_g2 = queries.sum::<G2Projective>(Section::BG2).await?;
+    let b_g2 = match on_host.is_b_g2 {
+        true => Summing::nothing(),
+        false => queries.sum::<G2Projective>(Section::BG2).await?,
+    };
     passed(6)?;
-    device.passed(Lane::Compute).await?;
-    key.end(device).await?;
-    let host = bench.host;
-    Ok(Computed {
-        h: h.fetched(host),
-        l: l.fetched(host),
-        a: a.fetched(host),
-        b_g1: b_g1.fetched(host),
-        b_g2: b_g2.fetched(host),
-        phases: bench.clock.times()?,
+    Ok(Queued {
+        h,
+        l,
+        a,
+        b_g1,
+        b_g2,
         tier: key.tier(),
+        computed: device.fence(Lane::Compute)?,
+        brought: key.brought(device)?,
+        keep: key.kept(),
     })
 }
 
 /// The queries of one proof.
-struct Queries<'a, 'k> {
+struct Queries<'a, 'k, 'h> {
     bench: &'a Bench<'a>,
     key: &'a mut KeyPoints<'k>,
     shape: &'a ResidentShape,
     sizes: &'a CircuitSizes,
     counts: Counts,
+    /// Whose entries were sorted last, and what was found.
+    split: Option<(Range<usize>, Found)>,
+    sorted: Option<(Arc<SortedQueries>, Taken<'h, Staging>)>,
 }
 
 /// A sum: what is added up, and the rows that are not.
@@ -372,6 +311,13 @@ struct Summing<P> {
 }
 
 impl<P: RowPoint> Summing<P> {
+    fn nothing() -> Self {
+        Self {
+            done: P::identity(),
+            made: Made::default(),
+        }
+    }
+
     fn fetched(&self, host: &HostWords) -> Sum<P> {
         Sum {
             done: self.done,
@@ -380,7 +326,7 @@ impl<P: RowPoint> Summing<P> {
     }
 }
 
-impl Queries<'_, '_> {
+impl Queries<'_, '_, '_> {
     /// Queues the sum of a query. Of several pieces all but the last are waited for,
     /// since the next one's rows take the place of theirs; meanwhile the next one comes.
     async fn sum<P: RowPoint>(&mut self, section: Section) -> Result<Summing<P>, BackendError> {
@@ -391,10 +337,7 @@ impl Queries<'_, '_> {
         let share = bench.regions.rows.bytes() / QUERIES.len() as u64;
         let rows = bench.regions.rows.part(at * share, share);
         let host_at = COUNTER_WORDS + (at * share) as usize / 8;
-        let mut sum = Summing {
-            done: P::identity(),
-            made: Made::default(),
-        };
+        let mut sum = Summing::<P>::nothing();
         for start in (0..count).step_by(self.key.piece_len(count).max(1)) {
             let len = self.key.piece_len(count).min(count - start);
             let points = self.key.bring(bench, section, start..start + len).await?;
@@ -415,6 +358,8 @@ impl Queries<'_, '_> {
                 rows,
                 host_at,
             };
+            let range = start..start + len;
+            let assigned = self.scalars(section, start, len);
             sum.made = match section {
                 Section::H => {
                     let scalars = bench
@@ -423,7 +368,26 @@ impl Queries<'_, '_> {
                         .part(start as u64 * SCALAR_BYTES, len as u64 * SCALAR_BYTES);
                     query.whole(bench, scalars, bench.regions.scratch)?
                 }
-                _ => query.sum(bench, self.scalars(section, start, len)).await?,
+                _ => {
+                    // The queries of B have the same entries, one after the other: what
+                    // was sorted for the first still lies where the second looks for it.
+                    let known = match (section, self.split.take(), &mut self.sorted) {
+                        (Section::BG2, Some((of, found)), _) if of == range => {
+                            Entries::Before(found)
+                        }
+                        (_, _, Some((queries, staging))) => {
+                            let queries = Arc::clone(queries);
+                            let of = sorted_of(section);
+                            Entries::Lists(Lists { queries, of }, staging)
+                        }
+                        _ => Entries::Nothing,
+                    };
+                    let (made, found) = query.sum(bench, assigned, known).await?;
+                    if section == Section::BG1 {
+                        self.split = Some((range, found));
+                    }
+                    made
+                }
             };
             self.key.used(bench)?;
         }
@@ -441,6 +405,15 @@ impl Queries<'_, '_> {
             Section::L => scalars(self.sizes.inputs + start, len),
             _ => scalars(0, self.sizes.inputs + self.sizes.aux),
         }
+    }
+}
+
+/// Which of the queries that the host sorted is a section's.
+fn sorted_of(section: Section) -> fn(&SortedQueries) -> &Sorted {
+    match section {
+        Section::L => |queries| &queries.l,
+        Section::A => |queries| &queries.a,
+        _ => |queries| &queries.b,
     }
 }
 

@@ -3,15 +3,68 @@
 //! Entries are sorted by their scalar first. Zeros are left out, the points of ones are
 //! added, and only the rest is gathered and multiplied.
 
+use std::sync::Arc;
+
 use super::border::{self, call};
-use super::device::{HostWords, Lane, Region};
+use super::device::{Lane, Region};
+use super::host_words::HostWords;
 use super::plan::{
     COUNTERS_BYTES, Cut, SCALAR_BYTES, align, partials_bytes, point_bytes, row_bytes,
 };
 use super::prove::Bench;
 use super::rows::{RowPoint, combine};
+use super::staging::Staging;
+use crate::device::sorted::{Sorted, SortedQueries};
 use crate::error::BackendError;
 use crate::key::Section;
+
+/// What is known of a query's entries.
+pub(super) enum Entries<'a> {
+    Nothing,
+    /// The sum before, of as many, sorted the same entries: what it found, and the lists
+    /// still lie where this one looks for them.
+    Before(Found),
+    /// The host sorted them.
+    Lists(Lists, &'a mut Staging),
+}
+
+/// Entries that the host sorted, and which of the queries' is meant.
+pub(super) struct Lists {
+    pub(super) queries: Arc<SortedQueries>,
+    pub(super) of: fn(&SortedQueries) -> &Sorted,
+}
+
+impl Lists {
+    /// Brings the lists and their lengths, behind all that the compute lane was given.
+    async fn bring(
+        &self,
+        bench: &Bench<'_>,
+        staging: &mut Staging,
+        ones: Region,
+        rest: Region,
+    ) -> Result<Found, BackendError> {
+        let device = bench.device;
+        let passed = device.fence_event()?;
+        device.record(Lane::Compute, &passed)?;
+        device.follow(Lane::Keys, &passed)?;
+        let sorted = (self.of)(&self.queries);
+        let lens = [sorted.ones.len(), sorted.rest.len()];
+        let of = self.of;
+        let queries = Arc::clone(&self.queries);
+        let indices = (0..lens[0]).map(move |at| of(&queries).ones[at] as usize);
+        staging.indices(device, indices, lens[0], ones).await?;
+        let queries = Arc::clone(&self.queries);
+        let indices = (0..lens[1]).map(move |at| of(&queries).rest[at] as usize);
+        staging.indices(device, indices, lens[1], rest).await?;
+        let counters = [lens[0], lens[1], 0];
+        let to = bench.regions.counters.part(0, COUNTERS_BYTES);
+        staging
+            .indices(device, counters.into_iter(), counters.len(), to)
+            .await?;
+        let [ones, rest] = lens.map(|len| len as u32);
+        Ok(Found { ones, rest })
+    }
+}
 
 /// A query to be summed.
 pub(super) struct Query {
@@ -108,20 +161,41 @@ impl Query {
         })
     }
 
-    /// The sum of a query whose scalars, or what its indices point into, are these.
+    /// The sum of a query whose scalars, or what its indices point into, are these, and
+    /// what of its entries was found.
     pub(super) async fn sum(
         &self,
         bench: &Bench<'_>,
         scalars: Region,
-    ) -> Result<Made, BackendError> {
+        known: Entries<'_>,
+    ) -> Result<(Made, Found), BackendError> {
         if self.count == 0 {
-            return Ok(Made::default());
+            return Ok(Default::default());
         }
         let mut scratch = Bump(bench.regions.scratch);
         let list_bytes = self.count as u64 * 4;
         let (ones, rest) = (scratch.take(list_bytes), scratch.take(list_bytes));
-        self.split(bench, scalars, ones, rest)?;
-        let found = self.found(bench).await?;
+        let found = match known {
+            Entries::Nothing => {
+                self.split(bench, scalars, ones, rest)?;
+                self.found(bench).await?
+            }
+            Entries::Before(found) => found,
+            Entries::Lists(lists, staging) => lists.bring(bench, staging, ones, rest).await?,
+        };
+        let made = self.sum_of(bench, scalars, found, scratch, [ones, rest])?;
+        Ok((made, found))
+    }
+
+    /// Queues the sum of sorted entries.
+    fn sum_of(
+        &self,
+        bench: &Bench<'_>,
+        scalars: Region,
+        found: Found,
+        mut scratch: Bump,
+        [ones, rest]: [Region; 2],
+    ) -> Result<Made, BackendError> {
         // Without room to gather the full scalars and their points, nearly all of
         // them are multiplied anyway.
         let spare = bench.regions.b;
@@ -376,8 +450,8 @@ impl Query {
 }
 
 /// How many entries of a query are one, and how many neither zero nor one.
-#[derive(Clone, Copy, Debug)]
-struct Found {
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Found {
     ones: u32,
     rest: u32,
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use cuzk_pinned::PinnedBacking;
 
 use super::border::{self, call};
-use super::device::{Device, HostWords, Lane, Region};
+use super::device::{Device, Lane, Region};
 use super::holdings::{Fixed, Holdings};
+use super::host_words::HostWords;
 use super::plan::point_bytes;
 use super::points::{Encoding, PointBytes};
 use crate::device::host::on_thread;
@@ -153,6 +154,11 @@ impl Staging {
         let item_bytes = content.item_bytes();
         let faults = self.faults.region();
         let threads = self.threads;
+        for half in &mut self.halves {
+            // Whoever brought something before waited for the lane. What one of its
+            // fences ended with is not this proof's.
+            half.free = None;
+        }
         device.fill(Lane::Keys, faults, 0xff)?;
         for (turn, start) in range.clone().step_by(self.chunk(item_bytes)).enumerate() {
             let len = self.chunk(item_bytes).min(range.end - start);

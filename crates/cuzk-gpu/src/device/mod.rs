@@ -13,5 +13,9 @@ pub(crate) mod arena;
 pub(crate) mod executor;
 pub(crate) mod host;
 pub(crate) mod oneshot;
+pub(crate) mod sorted;
 pub(crate) mod turn;
 pub(crate) mod waiter;
+
+#[cfg(test)]
+mod tests;

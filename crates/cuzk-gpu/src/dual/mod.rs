@@ -96,6 +96,10 @@ impl Backend for Dual {
         first.device().or_else(|| second.device())
     }
 
+    fn is_lost(&self) -> bool {
+        self.pair.first.is_lost() || self.pair.second.is_lost()
+    }
+
     fn keeps_keys(&self) -> bool {
         self.pair.first.keeps_keys() && self.pair.second.keeps_keys()
     }
@@ -125,6 +129,11 @@ impl Backend for Dual {
             false => 0,
         };
         work.saturating_add(kept)
+    }
+
+    fn check(&self, sizes: &CircuitSizes, key: &Key) -> Result<(), BackendError> {
+        self.pair.first.check(sizes, key)?;
+        self.pair.second.check(sizes, key)
     }
 
     fn submit(&self, request: ProveRequest) -> Pending {

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bellperson::groth16::{Parameters, Proof, VerifyingKey};
@@ -76,7 +77,7 @@ impl Case {
     }
 
     /// The job with another source of the same points.
-    pub(crate) fn job_with(&self, source: Arc<dyn PointBytes>) -> CudaJob {
+    fn job_with(&self, source: Arc<dyn PointBytes>) -> CudaJob {
         let rows = self.a.len();
         CudaJob {
             columns: Columns {
@@ -94,25 +95,35 @@ impl Case {
         }
     }
 
+    /// The same proof for a backend that has seen neither its circuit nor its key.
+    pub(crate) fn new_job(&self, path: &Path) -> CudaJob {
+        CudaJob {
+            shape: Arc::new((*self.shape).clone()),
+            ..self.job_with(open(path))
+        }
+    }
+
     /// The key in a file, which is gone with the folder.
-    pub(crate) fn key_file(&self) -> (tempfile::TempDir, Arc<Key>) {
+    pub(crate) fn key_file(&self) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let path = folder.path().join("key.params");
         let file = File::create(&path).expect("a new file");
         self.key.write(file).expect("a file takes all bytes");
-        let checks = KeyChecks {
-            points: PointCheck::None,
-            digest: None,
-        };
-        let key = Key::open(&path, &checks).expect("a whole key");
-        (folder, Arc::new(key))
+        (folder, path)
+    }
+
+    /// Bytes of the key's points.
+    pub(crate) fn key_bytes(&self) -> u64 {
+        let key = &self.key;
+        let g1 = key.h.len() + key.l.len() + key.a.len() + key.b_g1.len();
+        (g1 * size_of::<G1Affine>() + key.b_g2.len() * size_of::<G2Affine>()) as u64
     }
 
     /// The proof's bytes as the CPU makes them.
     pub(crate) fn on_cpu(&self) -> Vec<u8> {
         let cpu = CpuBackend::new(CpuOptions::new(THREADS, 1)).expect("threads");
         let domain = self.shape.sizes.domain();
-        let proved = cpu.submit_job(Job {
+        let mut proved = cpu.submit_job(Job {
             columns: Columns {
                 a: column(&self.a, domain),
                 b: column(&self.b, domain),
@@ -126,9 +137,16 @@ impl Case {
             s: self.s,
             watch: None,
         });
-        let mut proved = proved;
         bytes(&proved.done().expect("a request that fits").proof)
     }
+}
+
+fn open(path: &Path) -> Arc<Key> {
+    let checks = KeyChecks {
+        points: PointCheck::None,
+        digest: None,
+    };
+    Arc::new(Key::open(path, &checks).expect("a whole key"))
 }
 
 /// A proof as it is sent.
@@ -176,9 +194,10 @@ fn chain<P: Group>(len: usize, seed: u64) -> impl Iterator<Item = P> {
 }
 
 fn g1_points(len: usize, seed: u64) -> Vec<G1Affine> {
-    chain::<G1Projective>(len, seed)
-        .map(|point| point.to_affine())
-        .collect()
+    let points: Vec<_> = chain::<G1Projective>(len, seed).collect();
+    let mut affine = vec![G1Affine::default(); len];
+    G1Projective::batch_normalize(&points, &mut affine);
+    affine
 }
 
 fn g2_points(len: usize, seed: u64) -> Vec<G2Affine> {

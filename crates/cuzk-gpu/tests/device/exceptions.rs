@@ -347,7 +347,7 @@ fn gpu_an_exception_of_any_type_is_an_error_of_its_function() {
             }
         }
         println!("{name}: {thrown} exceptions");
-        assert!(thrown >= 8, "{name}: from two calls at least");
+        assert!(thrown >= THROWN.len(), "{name}: from one call at least");
         result::ctx::synchronize().expect("a device that works");
         assert!(proved(&backend, case.job()) == expected, "after {name}");
     }

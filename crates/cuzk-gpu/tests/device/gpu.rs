@@ -7,18 +7,18 @@ use std::time::Duration;
 use cudarc::driver::{CudaContext, result};
 use cuzk_budget::{Budget, Consumer, Priority, Wait};
 use cuzk_gpu::cuda::{CudaBackend, CudaJob};
-use cuzk_gpu::{BackendError, DeviceBuffers, DeviceOptions};
-use cuzk_pinned::cuda::CudaBacking;
+use cuzk_gpu::{BackendError, DeviceBuffers, DeviceOptions, Pending};
+use cuzk_pinned::cuda::{RegisterOptions, RegisteredBacking};
 use cuzk_pinned::{AcquireRequest, PinnedPool, PoolOptions, StagingRing};
 
 use crate::case::bytes;
 
 const THREADS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 /// Small, so that keys and columns of small circuits take several turns.
-const STAGING_BYTES: usize = 1 << 16;
+const STAGING_BYTES: usize = 1 << 14;
 const CHUNK_BYTES: usize = 1 << 12;
-/// Device memory of a backend: not all, since other processes have backends too.
-const ARENA_BYTES: u64 = 256 << 20;
+/// Of the device, for one backend.
+pub(crate) const ARENA_BYTES: u64 = 256 << 20;
 /// Longest that any proof here may take, by far.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -37,15 +37,16 @@ impl Gpu {
     pub(crate) fn find() -> Option<Self> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         match cuzk_pinned::cuda::open(0) {
-            Ok(context) => Some(Self {
-                pool: PinnedPool::new(
-                    Budget::new(1 << 30),
-                    CudaBacking::new(Arc::clone(&context), THREADS),
-                    PoolOptions::STANDARD,
-                ),
-                context,
-                _turn: turn,
-            }),
+            Ok(context) => {
+                let options = RegisterOptions::with_threads(THREADS);
+                let backing = RegisteredBacking::new(Arc::clone(&context), options);
+                let backing = backing.expect("options that it offers");
+                Some(Self {
+                    pool: PinnedPool::new(Budget::new(1 << 30), backing, PoolOptions::STANDARD),
+                    context,
+                    _turn: turn,
+                })
+            }
             Err(error) => {
                 let required = std::env::var("CUZK_REQUIRE_GPU").is_ok_and(|value| value == "1");
                 assert!(!required, "{error}");
@@ -57,14 +58,12 @@ impl Gpu {
 
     /// Page-locked memory of a backend, columns' chunks included.
     pub(crate) fn buffers(&self) -> DeviceBuffers {
+        self.buffers_of(STAGING_BYTES, CHUNK_BYTES)
+    }
+
+    fn buffers_of(&self, staging: usize, chunk: usize) -> DeviceBuffers {
         let request = AcquireRequest {
-            buffers: &[
-                STAGING_BYTES,
-                STAGING_BYTES,
-                CHUNK_BYTES,
-                CHUNK_BYTES,
-                CHUNK_BYTES,
-            ],
+            buffers: &[staging, staging, chunk, chunk, chunk],
             bytes: 0,
             consumer: Consumer("staging"),
             wait: Wait::with_priority(Priority::NORMAL),
@@ -81,9 +80,13 @@ impl Gpu {
 
     /// Opens a backend with these buffers.
     pub(crate) fn open_with(&self, buffers: DeviceBuffers) -> Result<CudaBackend, BackendError> {
-        let mut options = DeviceOptions::new(0, THREADS, 4);
-        options.memory_bytes_max = Some(ARENA_BYTES);
-        CudaBackend::start(options, buffers)
+        CudaBackend::start(options(ARENA_BYTES), buffers)
+    }
+
+    /// Opens a backend for large circuits, which must go well.
+    pub(crate) fn open_large(&self, arena_bytes: u64) -> CudaBackend {
+        let buffers = self.buffers_of(1 << 20, 1 << 20);
+        CudaBackend::start(options(arena_bytes), buffers).expect("a device that works")
     }
 
     /// Opens a backend, which must go well.
@@ -98,9 +101,27 @@ impl Gpu {
     }
 }
 
+fn options(arena_bytes: u64) -> DeviceOptions {
+    DeviceOptions {
+        memory_bytes_max: Some(arena_bytes),
+        ..DeviceOptions::new(0, THREADS, 4)
+    }
+}
+
 /// Makes a proof. Whatever becomes of it, its columns come back and it ends.
 pub(crate) fn outcome(backend: &CudaBackend, job: CudaJob) -> Result<Vec<u8>, BackendError> {
-    let mut pending = backend.submit_job(job);
+    end(backend.submit_job(job))
+}
+
+/// Makes proofs that are all there at once.
+pub(crate) fn outcomes<const N: usize>(
+    backend: &CudaBackend,
+    jobs: [CudaJob; N],
+) -> [Result<Vec<u8>, BackendError>; N] {
+    jobs.map(|job| backend.submit_job(job)).map(end)
+}
+
+fn end(mut pending: Pending) -> Result<Vec<u8>, BackendError> {
     let done = pending.done_within(WAIT_MAX).unwrap_or_else(|| {
         // Dropping the proof would wait for it.
         eprintln!("a proof has not ended in {WAIT_MAX:?}");

@@ -2,6 +2,7 @@
 //! needs no device.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
 /// What the archive calls and no test fails: what runs before `main` and after it, and
@@ -22,6 +23,10 @@ fn every_cuda_call_of_the_archive_can_be_failed() {
         println!("skipped: this build has no device code");
         return;
     };
+    if !Path::new(archive).exists() {
+        println!("skipped: {archive} is on the machine that built this program");
+        return;
+    }
     let output = Command::new("nm").args(["-u", archive]).output();
     let output = output.expect("nm, which comes with a linker");
     assert!(

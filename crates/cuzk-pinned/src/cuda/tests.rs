@@ -299,6 +299,42 @@ fn gpu_allocated_memory_round_trips() {
     }
 }
 
+/// The driver cuts small allocations from blocks of its own, not always at a page.
+#[test]
+fn gpu_small_allocations_begin_on_pages_and_do_not_overlap() {
+    let Some(context) = device() else { return };
+    let backing = CudaBacking::new(context, THREADS);
+    let taken: Vec<_> = (1..=48)
+        .cycle()
+        .take(192)
+        .map(|pages| {
+            (
+                backing.allocate(pages * PAGE_BYTES).unwrap(),
+                pages * PAGE_BYTES,
+            )
+        })
+        .collect();
+    let mut ranges: Vec<_> = taken
+        .iter()
+        .map(|(start, bytes)| start.addr().get()..start.addr().get() + bytes)
+        .collect();
+    ranges.sort_by_key(|range| range.start);
+    assert!(
+        ranges
+            .iter()
+            .all(|range| range.start.is_multiple_of(PAGE_BYTES))
+    );
+    assert!(ranges.is_sorted_by(|left, right| left.end <= right.start));
+    for (start, bytes) in taken {
+        // SAFETY: allocated above, of this length, and freed once.
+        unsafe { backing.free(start, bytes) };
+    }
+    // An error of one of the frees would come here.
+    let last = backing.allocate(PAGE_BYTES).unwrap();
+    // SAFETY: allocated above, of this length, and freed once.
+    unsafe { backing.free(last, PAGE_BYTES) };
+}
+
 #[test]
 fn gpu_registered_memory_round_trips_chunk_by_chunk() {
     if let Some(context) = device() {

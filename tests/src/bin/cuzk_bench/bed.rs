@@ -13,7 +13,7 @@ use cuzk_core::circuit_shape;
 use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate_with};
 use cuzk_gpu::cuda::CudaBackend;
 use cuzk_gpu::{Backend, CircuitShape, Columns, Key, KeyChecks, PointCheck, ProveRequest, Proved};
-use cuzk_gpu::{DeviceBuffers, DeviceOptions};
+use cuzk_gpu::{DeviceBuffers, DeviceOptions, Section};
 use cuzk_pinned::cuda::{RegisterOptions, RegisteredBacking};
 use cuzk_pinned::{AcquireRequest, PinnedBacking, PinnedPool, PoolOptions};
 use cuzk_synth::{AssignColumns, assign};
@@ -72,11 +72,7 @@ impl Bed {
         let waste = ToxicWaste::from_seed(1);
         let made = generate_with(&self.gpu, &circuit, &waste, &output, &|_, _, _| {})?;
         println!("{name}: key made in {:.1} s", begin.elapsed().as_secs_f64());
-        let checks = KeyChecks {
-            points: PointCheck::None,
-            digest: None,
-        };
-        let key = Arc::new(Key::open(&made.params, &checks)?);
+        let key = open(&made.params)?;
         let layout = self.gpu.layout(&cuzk_gpu::CircuitSizes {
             inputs: made.sizes.inputs,
             aux: made.sizes.aux,
@@ -142,7 +138,32 @@ pub(crate) struct Laid<'a> {
     _directory: TempDir,
 }
 
+/// A key file, whose points are checked on the device.
+fn open(path: &Path) -> Result<Arc<Key>> {
+    let checks = KeyChecks {
+        points: PointCheck::None,
+        digest: None,
+    };
+    Ok(Arc::new(Key::open(path, &checks)?))
+}
+
 impl Laid<'_> {
+    /// Bytes of the points that a device loads.
+    pub(crate) fn key_bytes(&self) -> u64 {
+        let count = |section| self.key.count(section) as u64;
+        let g1 = [Section::H, Section::L, Section::A, Section::BG1];
+        g1.into_iter()
+            .map(|section| count(section) * 96)
+            .sum::<u64>()
+            + count(Section::BG2) * 192
+    }
+
+    /// Opens the key's file anew, in place of the key that was used until now.
+    pub(crate) fn open_key(&mut self) -> Result<()> {
+        self.key = open(&self.params)?;
+        Ok(())
+    }
+
     /// One proof, and the milliseconds from its submission to its end.
     pub(crate) fn prove(&mut self) -> Result<(f64, Proved)> {
         let request = ProveRequest {

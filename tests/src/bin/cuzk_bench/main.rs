@@ -8,6 +8,8 @@ mod cpu_prove;
 mod device_prove;
 #[cfg(feature = "cuda")]
 mod kernels;
+#[cfg(feature = "cuda")]
+mod key_load;
 mod one_proof;
 mod params;
 #[cfg(feature = "cuda")]
@@ -45,6 +47,9 @@ enum Command {
     /// The device's time for a proof beside sppark's kernels, each alone.
     #[cfg(feature = "cuda")]
     Kernels(kernels::Options),
+    /// A key from the page cache to a GPU's memory.
+    #[cfg(feature = "cuda")]
+    KeyLoad(key_load::Options),
     /// How columns reach page-locked memory and the device, on a GPU.
     #[cfg(feature = "cuda")]
     Placements(placements::Options),
@@ -74,6 +79,8 @@ fn main() -> Result<()> {
         Command::DeviceProve(options) => device_prove::run(&options),
         #[cfg(feature = "cuda")]
         Command::Kernels(options) => kernels::run(&options),
+        #[cfg(feature = "cuda")]
+        Command::KeyLoad(options) => key_load::run(&options),
         #[cfg(feature = "cuda")]
         Command::Placements(options) => placements::run(&options),
     }

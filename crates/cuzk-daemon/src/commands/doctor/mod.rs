@@ -1,14 +1,15 @@
 //! `cuzk doctor`: what this machine can prove, and what is missing for the rest.
 
+mod devices;
 mod keys;
 
 use std::fmt;
 
-use cuzk_core::config::DevicePolicy;
-use cuzk_core::{ByteCount, DeviceReport, Forecast, devices, memory_limit};
+use cuzk_core::{ByteCount, Forecast, devices, memory_limit};
 use cuzk_filecoin::FilecoinCircuit;
 use serde::Serialize;
 
+use self::devices::Devices;
 use self::keys::{CircuitKey, Look, Memory};
 use crate::args::{Args, DoctorArgs, KeyArgs};
 use crate::configuration;
@@ -25,10 +26,8 @@ struct Checkup {
     cpu_problem: Option<String>,
     memory_limit_bytes: Option<u64>,
     memory_problem: Option<String>,
-    device_policy: String,
-    is_device_required: bool,
-    devices: Vec<DeviceLine>,
-    device_problem: Option<String>,
+    #[serde(flatten)]
+    devices: Devices,
     params_directory: String,
     digests_checked: bool,
     keys: Vec<CircuitKey>,
@@ -52,7 +51,6 @@ pub(super) fn run(args: &Args, doctor: &DoctorArgs) -> Result<(), Failure> {
         digests: doctor.digests,
     };
     let limit = memory_limit(&config);
-    let found = devices();
     let checkup = Checkup {
         version: env!("CARGO_PKG_VERSION"),
         cores: machine::cores().get(),
@@ -60,14 +58,7 @@ pub(super) fn run(args: &Args, doctor: &DoctorArgs) -> Result<(), Failure> {
         cpu_problem,
         memory_problem: limit.as_ref().err().map(ToString::to_string),
         memory_limit_bytes: limit.ok(),
-        device_policy: config.device_policy.to_string(),
-        is_device_required: config.device_policy == DevicePolicy::RequireGpu,
-        device_problem: found.as_ref().err().cloned(),
-        devices: found
-            .unwrap_or_default()
-            .into_iter()
-            .map(DeviceLine::from)
-            .collect(),
+        devices: Devices::new(&config, devices()),
         params_directory: config.params_directory.display().to_string(),
         digests_checked: doctor.digests,
         keys: FilecoinCircuit::all()
@@ -91,7 +82,7 @@ impl fmt::Display for Checkup {
             (Some(bytes), _) => writeln!(f, "memory: {} may be counted in use", ByteCount(bytes))?,
             (None, problem) => writeln!(f, "memory: {}", problem.as_deref().unwrap_or("unknown"))?,
         }
-        self.devices(f)?;
+        write!(f, "{}", self.devices)?;
         writeln!(f, "keys: {}", self.params_directory)?;
         if !self.digests_checked {
             writeln!(
@@ -113,60 +104,7 @@ impl fmt::Display for Checkup {
     }
 }
 
-/// A device, and whether this program can use it.
-#[derive(Serialize)]
-struct DeviceLine {
-    index: usize,
-    name: String,
-    uuid: String,
-    capability: String,
-    memory_bytes: u64,
-    problem: Option<String>,
-}
-
-impl From<DeviceReport> for DeviceLine {
-    fn from(report: DeviceReport) -> Self {
-        let (major, minor) = report.capability;
-        Self {
-            index: report.ordinal,
-            name: report.name,
-            uuid: report.uuid,
-            capability: format!("{major}.{minor}"),
-            memory_bytes: report.memory_bytes,
-            problem: report.unusable,
-        }
-    }
-}
-
 impl Checkup {
-    fn devices(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "device.policy: {}", self.device_policy)?;
-        if let Some(problem) = &self.device_problem {
-            let then = match self.is_device_required {
-                true => "nothing can be proved by this policy",
-                false => "proofs are made on the processor",
-            };
-            return writeln!(f, "devices: none, {problem}: {then}");
-        }
-        if self.devices.is_empty() {
-            return writeln!(f, "devices: the driver shows none");
-        }
-        for device in &self.devices {
-            writeln!(
-                f,
-                "device {}: {}, {}, compute capability {}, {}",
-                device.index,
-                device.name,
-                device.uuid,
-                device.capability,
-                ByteCount(device.memory_bytes)
-            )?;
-            let verdict = device.problem.as_deref();
-            writeln!(f, "  {}", verdict.unwrap_or("this program can use it"))?;
-        }
-        Ok(())
-    }
-
     fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,

@@ -3,6 +3,7 @@
 //! `CUZK_REQUIRE_GPU=1`.
 
 mod endurance;
+mod holdings;
 mod keys;
 mod multiples;
 mod proofs;

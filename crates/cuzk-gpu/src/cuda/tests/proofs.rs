@@ -121,6 +121,51 @@ fn gpu_every_switch_gives_the_cpus_bytes() {
     }
 }
 
+/// What the host can do of a proof, with the key on the device and in pieces.
+#[test]
+fn gpu_what_the_host_does_gives_the_cpus_bytes() {
+    let cpu = cpu();
+    for (is_split_on_host, is_b_g2_on_host) in [(true, false), (false, true), (true, true)] {
+        for limit in [4 << 30, 80 << 20] {
+            let gpu = backend(|options| {
+                options.is_split_on_host = is_split_on_host;
+                options.is_b_g2_on_host = is_b_g2_on_host;
+                options.memory_bytes_max = Some(limit);
+            });
+            let Some(gpu) = gpu else { return };
+            for log in [3, 9, 16, 17] {
+                let mut rng = ChaCha8Rng::seed_from_u64(log);
+                compare(&cpu, &gpu, CSource::Product, circuit(&mut rng, log as u32));
+            }
+        }
+    }
+}
+
+/// The host counts values that are no scalars too.
+#[test]
+fn gpu_the_host_refuses_unreduced_scalars() {
+    let Some(gpu) = backend(|options| options.is_split_on_host = true) else {
+        return;
+    };
+    let assignment = Assignment::of(circuit(&mut ChaCha8Rng::seed_from_u64(1), 8));
+    let key = Arc::new(meaningless_key(&assignment.shape(), 1));
+    let (r, s) = (Scalar::from(3), Scalar::from(4));
+    let job = job(&assignment, CColumn::Scratch, key, r, s);
+    let mut wrong = cuda_job(&assignment, &job, CSource::Product);
+    let mut aux = assignment.aux.clone();
+    // SAFETY: any limbs are a value in memory; arithmetic never sees this one.
+    aux[3] = unsafe { std::mem::transmute::<[u64; 4], Scalar>([u64::MAX; 4]) };
+    wrong.columns.aux = column(&aux, aux.len());
+    let mut pending = gpu.submit_job(wrong);
+    assert!(pending.columns_read().is_some(), "the columns come back");
+    let error = pending.done().expect_err("a value that is no scalar");
+    assert!(
+        matches!(error, BackendError::Unreduced { count: 1, .. }),
+        "{error}"
+    );
+    proved(&gpu, cuda_job(&assignment, &job, CSource::Product));
+}
+
 /// More than the device has is refused with both numbers, before any proof.
 #[test]
 fn gpu_an_arena_that_cannot_be_had_is_refused() {

@@ -1,7 +1,8 @@
 //! The plan of bytes, without a device.
 
 use crate::cpu::h::CSource;
-use crate::cuda::plan::{Counts, Cut, Cutting, QUERIES, Workspace, align, rows_bytes};
+use crate::cuda::plan::{Counts, Cut, Cutting, Needs, QUERIES, Workspace, align, rows_bytes};
+use crate::cuda::resident::ResidentShape;
 use crate::key::Section;
 use crate::shape::CircuitSizes;
 
@@ -85,6 +86,45 @@ fn a_part_of_32_gib_takes_what_the_plan_says() {
     assert_eq!(workspace.assignment, variables.next_multiple_of(256));
     assert!(workspace.slot() < 12_800_000_000, "{workspace:?}");
     assert!(workspace.total() < 17_100_000_000, "{workspace:?}");
+    // Its key is 90 GB; in the smallest pieces a proof takes hardly more than its slot.
+    let least = Needs {
+        sizes: &sizes,
+        counts,
+        cutting: CUTTING,
+        c_source: CSource::Product,
+        key_bytes: 90 << 30,
+        list_bytes: ResidentShape::bytes(&counts),
+    }
+    .least_bytes();
+    assert!(least < 18_500_000_000, "{least}");
     let given = Workspace::of(&sizes, &counts, &CUTTING, CSource::Synthesised);
     assert_eq!(given.slot() - workspace.slot(), 1 << 32);
+}
+
+/// The plans of that circuit on devices of 141 and 80 GB: two slots, one, and pieces of
+/// the key.
+#[test]
+fn plans_name_their_consumers() {
+    let sizes = CircuitSizes {
+        inputs: 328,
+        aux: 130_169_893,
+        constraints: 130_278_869,
+    };
+    let counts = Counts {
+        h: (1 << 27) - 1,
+        l: sizes.aux,
+        a: 129_753_292 + 328,
+        b: 33_112_281 + 328,
+    };
+    let g1 = counts.h + counts.l + counts.a + counts.b;
+    let needs = Needs {
+        sizes: &sizes,
+        counts,
+        cutting: CUTTING,
+        c_source: CSource::Product,
+        key_bytes: 96 * g1 as u64 + 192 * counts.b as u64,
+        list_bytes: 4 * (counts.a + counts.b) as u64,
+    };
+    let table = |gigabytes: u64| needs.table(gigabytes * 1_000_000_000, 128 << 20, 2);
+    insta::assert_snapshot!([139, 79, 70, 48, 12].map(table).join("\n\n"));
 }

@@ -1,7 +1,7 @@
 //! Transforms against their definition and against the CPU's.
 
 use blstrs::Scalar;
-use ff::Field;
+use ff::{Field, PrimeField};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
@@ -130,6 +130,49 @@ fn gpu_large_transforms_come_back() {
                 .copy_out(Lane::Compute, &mut seen, last)
                 .expect("a copy");
             assert_eq!(seen == piece, direction == 1, "2^{log}");
+        }
+    }
+}
+
+/// A polynomial of three terms, of any degree: its values are known without a transform.
+#[test]
+fn gpu_large_transforms_are_values_of_a_polynomial() {
+    let Some(device) = device() else { return };
+    for log in [20u32, 27] {
+        let len = 1usize << log;
+        let bytes = 32u64 << log;
+        if bytes > device.room_bytes() {
+            println!("skipped 2^{log}: {} bytes are free", device.room_bytes());
+            continue;
+        }
+        let memory = device.allocate("a transform", bytes).expect("room");
+        let region = memory.region();
+        let terms = [0, len / 3, len - 1].map(|at| (at, random(1, at as u64)[0]));
+        device.fill(Lane::Compute, region, 0).expect("zeros");
+        for (at, coefficient) in &terms {
+            let to = region.part(*at as u64 * 32, 32);
+            // SAFETY: waited for below.
+            unsafe { device.copy_in(Lane::Compute, to, std::slice::from_ref(coefficient)) }
+                .expect("a copy");
+        }
+        device.wait(Lane::Compute).expect("copies");
+        call("a transform", |message| {
+            // SAFETY: the region holds 2^log scalars.
+            unsafe { border::cuzk_transform(device.raw(), region.address(), log, 0, 1, message) }
+        })
+        .expect("a transform");
+        let root = Scalar::ROOT_OF_UNITY.pow_vartime([1 << (Scalar::S - log)]);
+        for at in [0, 1, 2, 1000, len / 2, len / 2 + 1, len - 2, len - 1] {
+            let point = Scalar::MULTIPLICATIVE_GENERATOR * root.pow_vartime([at as u64]);
+            let expected: Scalar = terms
+                .iter()
+                .map(|(degree, coefficient)| coefficient * point.pow_vartime([*degree as u64]))
+                .sum();
+            let mut seen = [Scalar::ZERO];
+            device
+                .copy_out(Lane::Compute, &mut seen, region.part(at as u64 * 32, 32))
+                .expect("a copy");
+            assert_eq!(seen[0], expected, "2^{log} at {at}");
         }
     }
 }

@@ -1,0 +1,154 @@
+//! From the devices that a configuration names to backends on them.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use cuzk_budget::{Budget, LimitRule, MemoryReading};
+use cuzk_gpu::{
+    Backend, BackendError, DeviceBuffers, DeviceOptions, DeviceReport, devices, open_device,
+};
+use cuzk_pinned::{StagingOptions, page_locked_memory};
+
+use super::{BACKEND_QUEUE_MAX, Proving, StartError, page_locked_limit, quotient, threads};
+use crate::config::{Config, DevicePolicy};
+use crate::placement::ColumnMemory;
+
+/// Bytes of each of the two buffers through which keys go to a device.
+const KEY_BUFFER_BYTES: usize = 64 << 20;
+
+/// Why proofs are not made on devices.
+pub(super) enum NoDevice {
+    /// There is none that can be used.
+    Absent(String),
+    /// There is one, and the configuration does not fit it.
+    Wrong(StartError),
+}
+
+/// A backend for each device that the configuration names, with page-locked memory for
+/// all of them. Where devices are preferred and not required, those that cannot be used
+/// are told and left out, unless that leaves none.
+pub(super) fn open(config: &Config, budget: &Budget) -> Result<Proving, NoDevice> {
+    let shown = devices().map_err(NoDevice::Absent)?;
+    let is_required = config.device_policy == DevicePolicy::RequireGpu;
+    let mut left_out = LeftOut {
+        is_required,
+        reasons: Vec::new(),
+    };
+    let mut chosen = Vec::new();
+    for found in config.devices.find(&shown) {
+        match found {
+            Ok(device) => chosen.push(device),
+            Err(reason) => left_out.add(reason)?,
+        }
+    }
+    let Some(first) = chosen.first() else {
+        return Err(left_out.none());
+    };
+    let threads = threads(config.threads);
+    let page_locked = page_locked_memory(first.ordinal, threads).map_err(NoDevice::Absent)?;
+    let limit = page_locked_limit(config, budget.limit_bytes())
+        .map_err(|error| NoDevice::Wrong(error.into()))?;
+    let mut memory = ColumnMemory::heap(budget.clone()).with_page_locked(
+        limit,
+        page_locked.backing,
+        page_locked.locker,
+    );
+    // With one device out of service the others get its parts too.
+    let queue_len_max = BACKEND_QUEUE_MAX * chosen.len();
+    let mut backends = Vec::new();
+    for device in chosen {
+        let fixed_bytes = memory.fixed_bytes();
+        match open_one(config, device, &mut memory, threads, queue_len_max) {
+            Ok(backend) => backends.push(backend),
+            Err(NoDevice::Absent(reason)) => {
+                left_out.add(format!("device {}: {reason}", device.ordinal))?;
+                // Its buffers went back to the pool.
+                memory.set_fixed_bytes(fixed_bytes);
+            }
+            Err(wrong) => return Err(wrong),
+        }
+    }
+    if backends.is_empty() {
+        return Err(left_out.none());
+    }
+    for reason in &left_out.reasons {
+        tracing::warn!(reason, "proofs are made on the other devices");
+    }
+    Ok((backends, memory))
+}
+
+/// Devices that are named and cannot be used.
+struct LeftOut {
+    is_required: bool,
+    reasons: Vec<String>,
+}
+
+impl LeftOut {
+    /// Of devices that are required none is left out.
+    fn add(&mut self, reason: String) -> Result<(), NoDevice> {
+        if self.is_required {
+            return Err(NoDevice::Absent(reason));
+        }
+        self.reasons.push(reason);
+        Ok(())
+    }
+
+    fn none(&self) -> NoDevice {
+        NoDevice::Absent(self.reasons.join("; "))
+    }
+}
+
+fn open_one(
+    config: &Config,
+    device: &DeviceReport,
+    memory: &mut ColumnMemory,
+    threads: NonZeroUsize,
+    queue_len_max: usize,
+) -> Result<Arc<dyn Backend>, NoDevice> {
+    let mut options = DeviceOptions::new(device.ordinal, threads, queue_len_max);
+    options.memory_bytes_max = memory_limit(config, device)?;
+    options.slots = config.device_slots;
+    (options.c_source, options.transforms) = quotient(&config.tuning);
+    options.is_split_on_host = config.tuning.split_on_cpu;
+    options.is_b_g2_on_host = config.tuning.b_g2_on_cpu;
+    let keys = memory
+        .key_buffers(KEY_BUFFER_BYTES)
+        .map_err(|reason| NoDevice::Wrong(StartError::KeyBuffers(reason)))?;
+    let staging = StagingOptions::with_threads(threads);
+    let columns = memory
+        .staging_ring_for(&config.tuning, staging)
+        .map_err(|error| NoDevice::Wrong(error.into()))?;
+    let host_keys = match config.device_host_keys_bytes {
+        0 => Ok(None),
+        bytes => memory.key_memory(bytes).map(Some),
+    };
+    let host_keys = host_keys.map_err(|reason| NoDevice::Wrong(StartError::HostKeys(reason)))?;
+    let buffers = DeviceBuffers {
+        keys,
+        columns,
+        host_keys,
+    };
+    open_device(options, buffers).map_err(|error| match error {
+        // What was asked for in so many bytes is not quietly left out.
+        BackendError::DeviceMemory { .. } if options.memory_bytes_max.is_some() => {
+            NoDevice::Wrong(error.into())
+        }
+        error => NoDevice::Absent(error.to_string()),
+    })
+}
+
+/// Bytes of a device's memory that may be held, if a limit is set.
+fn memory_limit(config: &Config, device: &DeviceReport) -> Result<Option<u64>, NoDevice> {
+    let whole = MemoryReading {
+        total_bytes: device.memory_bytes,
+        available_bytes: device.memory_bytes,
+    };
+    match config.device_memory_limit {
+        LimitRule::Automatic => Ok(None),
+        LimitRule::Bytes(bytes) => Ok(Some(bytes)),
+        rule => rule
+            .limit_bytes(&whole)
+            .map(Some)
+            .map_err(|error| NoDevice::Wrong(StartError::DeviceLimit(error))),
+    }
+}

@@ -1,0 +1,208 @@
+//! The backends that proofs are made on, where there are several: which one a part goes
+//! to, and which ones are out of service.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cuzk_gpu::{Backend, BackendError, CircuitSizes, DeviceUse, Key};
+
+use crate::error::ProveError;
+
+/// A device that proofs are made on, as others are told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceState {
+    /// The device.
+    pub device: DeviceUse,
+    /// Parts that it has now.
+    pub parts: usize,
+    /// Why it gets no part any more, if it has failed for good.
+    pub lost: Option<String>,
+}
+
+/// Backends of one kind. Columns of a part are made before it is known which one proves
+/// it, so all want the same.
+pub(crate) struct Backends {
+    members: Vec<Arc<dyn Backend>>,
+    ledger: Mutex<Ledger>,
+}
+
+/// What the backends are doing.
+struct Ledger {
+    states: Vec<State>,
+    failures: u64,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    parts: usize,
+    /// Which failure of any was its last, counted from one.
+    last_failure: u64,
+    lost: Option<String>,
+}
+
+impl Backends {
+    /// # Panics
+    /// If there is none, or they are not of one kind.
+    pub(crate) fn new(members: Vec<Arc<dyn Backend>>) -> Self {
+        let first = members.first().expect("an engine has a backend");
+        let kind = |backend: &Arc<dyn Backend>| {
+            let (c, upload) = (backend.c_column(), backend.upload());
+            (backend.name(), c, upload, backend.keeps_keys())
+        };
+        assert!(
+            members.iter().all(|member| kind(member) == kind(first)),
+            "backends of one kind"
+        );
+        let states = vec![State::default(); members.len()];
+        Self {
+            members,
+            ledger: Mutex::new(Ledger {
+                states,
+                failures: 0,
+            }),
+        }
+    }
+
+    /// One of them, for what all have in common.
+    pub(crate) fn any(&self) -> &dyn Backend {
+        &*self.members[0]
+    }
+
+    /// Parts that they work on at the same time, all together.
+    pub(crate) fn slots(&self) -> usize {
+        self.members.iter().map(|member| member.slots()).sum()
+    }
+
+    /// The backend that has the fewest parts, for one part more of a circuit: of those
+    /// that are in service and can prove it. Of equal ones it is the one whose last
+    /// failure is the longest ago: a part that is tried again tries another one.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(crate) fn take(&self, sizes: &CircuitSizes, key: &Key) -> Result<Turn<'_>, ProveError> {
+        let fits = self.fits(sizes, key);
+        let mut ledger = self.ledger();
+        let able = self.able(&ledger, fits)?;
+        let at = able
+            .into_iter()
+            .min_by_key(|&at| (ledger.states[at].parts, ledger.states[at].last_failure))
+            .expect("there is one, or an error");
+        ledger.states[at].parts += 1;
+        Ok(Turn { backends: self, at })
+    }
+
+    /// Whether there is one that takes parts of a circuit.
+    ///
+    /// # Errors
+    /// [`ProveError::OutOfService`] with why, for each, and [`ProveError::TooLarge`] if
+    /// none of those in service could prove the circuit.
+    pub(crate) fn check(&self, sizes: &CircuitSizes, key: &Key) -> Result<(), ProveError> {
+        let fits = self.fits(sizes, key);
+        self.able(&self.ledger(), fits).map(|_| ())
+    }
+
+    fn fits(&self, sizes: &CircuitSizes, key: &Key) -> Vec<Result<(), BackendError>> {
+        let members = self.members.iter();
+        members.map(|member| member.check(sizes, key)).collect()
+    }
+
+    /// Which ones are in service and fit; at least one.
+    fn able(
+        &self,
+        ledger: &Ledger,
+        fits: Vec<Result<(), BackendError>>,
+    ) -> Result<Vec<usize>, ProveError> {
+        let mut able = Vec::new();
+        let mut too_large = None;
+        for (at, (state, fits)) in ledger.states.iter().zip(fits).enumerate() {
+            match fits {
+                _ if state.lost.is_some() => {}
+                Ok(()) => able.push(at),
+                Err(source) => too_large = too_large.or(Some(source)),
+            }
+        }
+        match (able.is_empty(), too_large) {
+            (false, _) => Ok(able),
+            (true, Some(source)) => Err(ProveError::TooLarge { source }),
+            (true, None) => Err(ProveError::OutOfService {
+                reasons: self.why_none(ledger),
+            }),
+        }
+    }
+
+    /// Whether any of them takes parts.
+    pub(crate) fn is_in_service(&self) -> bool {
+        let ledger = self.ledger();
+        ledger.states.iter().any(|state| state.lost.is_none())
+    }
+
+    /// The devices among them.
+    pub(crate) fn devices(&self) -> Vec<DeviceState> {
+        let ledger = self.ledger();
+        let members = self.members.iter().zip(&ledger.states);
+        members
+            .filter_map(|(member, state)| {
+                Some(DeviceState {
+                    device: member.device()?,
+                    parts: state.parts,
+                    lost: state.lost.clone(),
+                })
+            })
+            .collect()
+    }
+
+    fn why_none(&self, ledger: &Ledger) -> String {
+        let reasons = self.members.iter().zip(&ledger.states);
+        let reasons = reasons.map(|(member, state)| {
+            let reason = state.lost.as_deref().unwrap_or_default();
+            format!("{}: {reason}", name(&**member))
+        });
+        reasons.collect::<Vec<_>>().join("; ")
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        // Nothing under the lock panics half way.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn name(backend: &dyn Backend) -> String {
+    match backend.device() {
+        Some(device) => format!("device {} ({})", device.ordinal, device.name),
+        None => backend.name().to_owned(),
+    }
+}
+
+/// A part's turn on a backend, until dropped.
+pub(crate) struct Turn<'a> {
+    backends: &'a Backends,
+    at: usize,
+}
+
+impl Turn<'_> {
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backends.members[self.at]
+    }
+
+    /// Notes a failure. A backend that has failed for good gets no part after this.
+    pub(crate) fn failed(&self, error: &BackendError) {
+        let backend = self.backend();
+        let is_lost = matches!(error, BackendError::DeviceLost { .. }) || backend.is_lost();
+        let mut ledger = self.backends.ledger();
+        ledger.failures += 1;
+        let failure = ledger.failures;
+        let state = &mut ledger.states[self.at];
+        state.last_failure = failure;
+        if is_lost && state.lost.is_none() {
+            state.lost = Some(error.to_string());
+            drop(ledger);
+            let backend = name(backend);
+            tracing::error!(backend, %error, "out of service until the process starts anew");
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.backends.ledger().states[self.at].parts -= 1;
+    }
+}

@@ -1,0 +1,390 @@
+//! Several devices side by side, and devices that fail for good. The devices are the
+//! processor under other names.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+
+use cuzk_budget::{Budget, Consumer, Priority, Wait};
+use cuzk_core::{Engine, JobOptions, ProveError};
+use cuzk_gpu::cpu::CpuBackend;
+use cuzk_gpu::{
+    Backend, BackendError, CColumn, CircuitSizes, ColumnLayout, Columns, DeviceUse, Key, KeyTier,
+    Pending, ProveRequest, pending,
+};
+
+use cuzk_pinned::{AcquireRequest, PinnedPool};
+
+use crate::toy::{House, Squares, SquaresJob, cpu};
+use crate::{PLENTY, prove};
+
+/// A device that may be lost.
+struct Card {
+    inner: CpuBackend,
+    ordinal: usize,
+    /// What it says to everything, once it is lost.
+    is_lost: AtomicBool,
+    /// What it says before that, once: it fails in the middle of a proof.
+    fails_first: AtomicBool,
+    /// Proofs begin when as many devices have one.
+    together: Option<Arc<Barrier>>,
+    seen: AtomicUsize,
+}
+
+impl Card {
+    fn new(ordinal: usize) -> Self {
+        Self {
+            inner: cpu(true),
+            ordinal,
+            is_lost: AtomicBool::new(false),
+            fails_first: AtomicBool::new(false),
+            together: None,
+            seen: AtomicUsize::new(0),
+        }
+    }
+
+    fn seen(&self) -> usize {
+        self.seen.load(Ordering::SeqCst)
+    }
+
+    fn refuse(request: ProveRequest, error: BackendError) -> Pending {
+        let (completion, pending) = pending();
+        completion.columns_read(request.columns);
+        completion.done(Err(error));
+        pending
+    }
+}
+
+impl Backend for Card {
+    fn name(&self) -> &'static str {
+        "card"
+    }
+
+    fn device(&self) -> Option<DeviceUse> {
+        Some(DeviceUse {
+            ordinal: self.ordinal,
+            name: "Card".to_owned(),
+            limit_bytes: 0,
+            held_bytes: 0,
+        })
+    }
+
+    fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::SeqCst)
+    }
+
+    fn c_column(&self) -> CColumn {
+        self.inner.c_column()
+    }
+
+    fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
+        self.inner.layout(sizes)
+    }
+
+    fn work_bytes(&self, sizes: &CircuitSizes, key: &Key, tier: KeyTier) -> u64 {
+        self.inner.work_bytes(sizes, key, tier)
+    }
+
+    fn submit(&self, request: ProveRequest) -> Pending {
+        self.seen.fetch_add(1, Ordering::SeqCst);
+        if self.fails_first.swap(false, Ordering::SeqCst) {
+            // As a device does: the call that fails says what it met, and later ones that
+            // there is no device any more.
+            self.is_lost.store(true, Ordering::SeqCst);
+            let error = BackendError::Device {
+                call: "cuStreamSynchronize",
+                reason: "an illegal memory access was encountered".to_owned(),
+            };
+            return Self::refuse(request, error);
+        }
+        if self.is_lost() {
+            let ordinal = self.ordinal;
+            return Self::refuse(request, BackendError::DeviceLost { ordinal });
+        }
+        if let Some(together) = &self.together {
+            together.wait();
+        }
+        self.inner.submit(request)
+    }
+}
+
+fn engine(house: &House, cards: &[Arc<Card>]) -> Engine {
+    let backends = cards
+        .iter()
+        .map(|card| Arc::clone(card) as Arc<dyn Backend>);
+    house.engine_on_all(PLENTY, backends.collect())
+}
+
+/// The parts that each device has, and why it is out of service.
+fn told(engine: &Engine) -> Vec<(usize, Option<String>)> {
+    let devices = engine.devices().into_iter();
+    devices.map(|state| (state.parts, state.lost)).collect()
+}
+
+/// The devices that proved a job's parts, in order of their numbers.
+fn devices(engine: &Engine, parts: usize) -> Vec<Option<usize>> {
+    let reply = prove(engine, &SquaresJob::new(20, 3, parts)).expect("a good job");
+    let mut devices: Vec<_> = reply.parts.iter().map(|part| part.device).collect();
+    devices.sort_unstable();
+    devices
+}
+
+const LOST: &str = "device 0 failed earlier and is out of service until the process starts anew";
+const ACCESS: &str = "device: cuStreamSynchronize: an illegal memory access was encountered";
+
+#[test]
+fn parts_go_to_the_device_with_the_least_to_do() {
+    let house = House::new(&[20]);
+    let together = Arc::new(Barrier::new(2));
+    let cards = [0, 1].map(|ordinal| {
+        let together = Some(Arc::clone(&together));
+        Arc::new(Card {
+            together,
+            ..Card::new(ordinal)
+        })
+    });
+    let engine = engine(&house, &cards);
+    for _ in 0..3 {
+        assert_eq!(devices(&engine, 2), [Some(0), Some(1)]);
+    }
+    assert_eq!(cards.map(|card| card.seen()), [3, 3]);
+    assert_eq!(told(&engine), [(0, None), (0, None)]);
+}
+
+#[test]
+fn a_lost_device_gets_no_part_and_its_part_goes_to_the_other() {
+    let house = House::new(&[20]);
+    // Lost unnoticed before, or in the middle of a proof of ours.
+    for (fails_first, reason) in [(false, LOST), (true, ACCESS)] {
+        let cards = [0, 1].map(|ordinal| Arc::new(Card::new(ordinal)));
+        cards[0].is_lost.store(!fails_first, Ordering::SeqCst);
+        cards[0].fails_first.store(fails_first, Ordering::SeqCst);
+        let engine = engine(&house, &cards);
+        assert_eq!(devices(&engine, 1), [Some(1)]);
+        assert_eq!(engine.metrics().parts_retried.count(), 1);
+        let lost = (0, Some(reason.to_owned()));
+        assert_eq!(told(&engine), [lost, (0, None)]);
+        assert_eq!(devices(&engine, 3), [Some(1); 3]);
+        assert_eq!(engine.metrics().parts_retried.count(), 1, "no more");
+        assert_eq!(cards[0].seen(), 1);
+    }
+}
+
+#[test]
+fn with_every_device_lost_the_error_names_each() {
+    let house = House::new(&[20]);
+    let cards = [0, 1].map(|ordinal| Arc::new(Card::new(ordinal)));
+    cards[0].fails_first.store(true, Ordering::SeqCst);
+    cards[1].is_lost.store(true, Ordering::SeqCst);
+    let engine = engine(&house, &cards);
+    let job = SquaresJob::new(20, 3, 1);
+    let first = prove(&engine, &job).expect_err("no device is left");
+    assert!(
+        matches!(
+            first,
+            ProveError::Backend {
+                source: BackendError::DeviceLost { ordinal: 1 },
+                ..
+            }
+        ),
+        "{first}"
+    );
+    let next = prove(&engine, &job).expect_err("no device is left");
+    assert!(matches!(next, ProveError::OutOfService { .. }), "{next}");
+    assert_eq!(
+        next.to_string(),
+        format!(
+            "nothing proves any more: device 0 (Card): {ACCESS}; device 1 (Card): {}",
+            LOST.replace("device 0", "device 1")
+        )
+    );
+    assert_eq!(cards.map(|card| card.seen()), [1, 1], "not asked again");
+    let used = engine.budget().usage().used_bytes;
+    let idle = engine.budget().usage().idle_bytes;
+    assert_eq!(used, idle, "nobody holds anything");
+}
+
+/// A device that has too little memory for any proof, and may know it beforehand.
+struct Small {
+    inner: CpuBackend,
+    knows: bool,
+    seen: AtomicUsize,
+}
+
+impl Small {
+    fn new(knows: bool) -> Arc<Self> {
+        Arc::new(Self {
+            inner: cpu(true),
+            knows,
+            seen: AtomicUsize::new(0),
+        })
+    }
+}
+
+impl Backend for Small {
+    fn name(&self) -> &'static str {
+        "small"
+    }
+
+    fn c_column(&self) -> CColumn {
+        self.inner.c_column()
+    }
+
+    fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
+        self.inner.layout(sizes)
+    }
+
+    fn work_bytes(&self, sizes: &CircuitSizes, key: &Key, tier: KeyTier) -> u64 {
+        self.inner.work_bytes(sizes, key, tier)
+    }
+
+    fn check(&self, _: &CircuitSizes, _: &Key) -> Result<(), BackendError> {
+        match self.knows {
+            true => Err(too_small()),
+            false => Ok(()),
+        }
+    }
+
+    fn submit(&self, request: ProveRequest) -> Pending {
+        self.seen.fetch_add(1, Ordering::SeqCst);
+        Card::refuse(request, too_small())
+    }
+}
+
+fn too_small() -> BackendError {
+    BackendError::DeviceMemory {
+        what: "a proof and its key",
+        asked: 3,
+        free: 2,
+        limit: 2,
+    }
+}
+
+#[test]
+fn what_would_end_the_same_way_is_not_tried_again() {
+    let house = House::new(&[20]);
+    let small = Small::new(false);
+    let engine = house.engine_on(PLENTY, Arc::clone(&small) as Arc<dyn Backend>);
+    let error = prove(&engine, &SquaresJob::new(20, 3, 1)).expect_err("too small");
+    assert_eq!(error.to_string(), format!("part 0: {}", too_small()));
+    assert_eq!(small.seen.load(Ordering::SeqCst), 1);
+    assert_eq!(engine.metrics().parts_retried.count(), 0);
+}
+
+/// Told from the key's counts, before anything is synthesised.
+#[test]
+fn a_circuit_that_is_too_large_for_the_device_is_refused_at_admission() {
+    let house = House::new(&[20]);
+    let small = Small::new(true);
+    let engine = house.engine_on(PLENTY, Arc::clone(&small) as Arc<dyn Backend>);
+    let message = format!("the circuit is too large: {}", too_small());
+    let admitted = engine.check(&Squares { rounds: 20 });
+    let refused = admitted.expect_err("too large").to_string();
+    assert_eq!(refused, message);
+
+    let job = SquaresJob::new(20, 3, 1);
+    let handle = engine.submit(Arc::new(job), JobOptions::default());
+    let handle = handle.expect("a queue with room");
+    let error = handle.wait().expect_err("too large").to_string();
+    assert_eq!(error, message);
+    let spans = handle.timeline().spans();
+    assert!(
+        spans.iter().all(|span| span.name != "synthesis"),
+        "{spans:?}"
+    );
+    assert_eq!(small.seen.load(Ordering::SeqCst), 0);
+}
+
+/// Of two devices of different size the larger gets every part.
+#[test]
+fn parts_go_to_the_device_that_has_room_for_them() {
+    let house = House::new(&[20]);
+    let (small, large) = (Small::new(true), Small::new(false));
+    let backends: Vec<Arc<dyn Backend>> = vec![small.clone(), large.clone()];
+    let engine = house.engine_on_all(PLENTY, backends);
+    engine
+        .check(&Squares { rounds: 20 })
+        .expect("one is enough");
+    // It only says what it met, but it was asked.
+    prove(&engine, &SquaresJob::new(20, 3, 1)).expect_err("too small");
+    let seen = [small, large].map(|device| device.seen.load(Ordering::SeqCst));
+    assert_eq!(seen, [0, 1]);
+}
+
+/// A device that takes one scalar a constraint and no more, as real ones do.
+struct Exact {
+    inner: CpuBackend,
+    seen: AtomicUsize,
+}
+
+impl Exact {
+    fn refusal(&self, request: &ProveRequest) -> Option<BackendError> {
+        let have = request.columns.a.len();
+        let want = request.shape.sizes.constraints;
+        let what = "scalars in column a";
+        (have != want).then_some(BackendError::Mismatch { what, have, want })
+    }
+}
+
+impl Backend for Exact {
+    fn name(&self) -> &'static str {
+        "exact"
+    }
+
+    fn c_column(&self) -> CColumn {
+        CColumn::Absent
+    }
+
+    fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
+        ColumnLayout {
+            rows: sizes.constraints,
+            aux: sizes.aux,
+            c: CColumn::Absent,
+        }
+    }
+
+    fn work_bytes(&self, _: &CircuitSizes, _: &Key, _: KeyTier) -> u64 {
+        0
+    }
+
+    fn submit(&self, mut request: ProveRequest) -> Pending {
+        self.seen.fetch_add(1, Ordering::SeqCst);
+        if let Some(error) = self.refusal(&request) {
+            return Card::refuse(request, error);
+        }
+        let layout = self.inner.layout(&request.shape.sizes);
+        let bytes: Vec<usize> = layout.lens().iter().map(|len| len * 32).collect();
+        let taken = PinnedPool::heap(Budget::new(PLENTY))
+            .try_acquire(&AcquireRequest {
+                buffers: &bytes,
+                bytes: 0,
+                consumer: Consumer("a device"),
+                wait: Wait::with_priority(Priority::NORMAL),
+            })
+            .expect("a budget with room");
+        let mut columns = Columns::from_buffers(taken.buffers, &layout);
+        for (to, from) in [
+            (&mut columns.a, &request.columns.a),
+            (&mut columns.b, &request.columns.b),
+            (&mut columns.aux, &request.columns.aux),
+        ] {
+            to.scalars_mut()[..from.len()].copy_from_slice(from.scalars());
+        }
+        request.columns = columns;
+        self.inner.submit(request)
+    }
+}
+
+/// A circuit's first part is synthesised before its sizes are known, into columns that
+/// are as long as the key's domain.
+#[test]
+fn the_first_proof_of_a_circuit_is_made_once() {
+    let house = House::new(&[20]);
+    let exact = Arc::new(Exact {
+        inner: cpu(true),
+        seen: AtomicUsize::new(0),
+    });
+    let engine = house.engine_on(PLENTY, Arc::clone(&exact) as Arc<dyn Backend>);
+    prove(&engine, &SquaresJob::new(20, 3, 1)).expect("a proof");
+    assert_eq!(exact.seen.load(Ordering::SeqCst), 1);
+    assert_eq!(engine.metrics().parts_retried.count(), 0);
+}

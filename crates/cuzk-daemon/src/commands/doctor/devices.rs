@@ -1,0 +1,170 @@
+//! What `cuzk doctor` says of devices: which there are, whether this program can use
+//! them, and which the configuration names.
+
+use std::fmt;
+
+use cuzk_core::config::DevicePolicy;
+use cuzk_core::{ByteCount, Config, DeviceReport};
+use serde::Serialize;
+
+#[derive(Serialize)]
+pub(super) struct Devices {
+    device_policy: String,
+    is_device_required: bool,
+    /// The devices that the configuration names.
+    device_index: String,
+    /// Why some of them cannot be used.
+    choice_problems: Vec<String>,
+    devices: Vec<DeviceLine>,
+    device_problem: Option<String>,
+}
+
+/// A device, and whether this program can use it.
+#[derive(Serialize)]
+struct DeviceLine {
+    index: usize,
+    name: String,
+    uuid: String,
+    capability: String,
+    memory_bytes: u64,
+    problem: Option<String>,
+    /// Whether proofs are made on it by this configuration.
+    is_chosen: bool,
+}
+
+impl Devices {
+    /// `found` is what the driver shows, or why it shows nothing.
+    pub(super) fn new(config: &Config, found: Result<Vec<DeviceReport>, String>) -> Self {
+        let policy = config.device_policy;
+        let device_problem = found.as_ref().err().cloned();
+        let shown = found.unwrap_or_default();
+        let choice = config.devices.find(&shown);
+        let chosen = choice.iter().flatten().map(|device| device.ordinal);
+        let chosen: Vec<usize> = match policy {
+            DevicePolicy::Cpu => Vec::new(),
+            // All of them or none.
+            DevicePolicy::RequireGpu if choice.iter().any(Result::is_err) => Vec::new(),
+            DevicePolicy::PreferGpu | DevicePolicy::RequireGpu => chosen.collect(),
+        };
+        let problems = choice.iter().filter_map(|device| device.as_ref().err());
+        Self {
+            device_policy: policy.to_string(),
+            is_device_required: policy == DevicePolicy::RequireGpu,
+            device_index: config.devices.to_string(),
+            choice_problems: match policy {
+                DevicePolicy::Cpu => Vec::new(),
+                DevicePolicy::PreferGpu | DevicePolicy::RequireGpu => problems.cloned().collect(),
+            },
+            devices: shown
+                .iter()
+                .map(|device| DeviceLine::new(device, &chosen))
+                .collect(),
+            device_problem,
+        }
+    }
+
+    /// What follows where none of the devices that are named can be used.
+    fn without(&self) -> &'static str {
+        match self.is_device_required {
+            true => "nothing can be proved by this policy",
+            false => "proofs are made on the processor",
+        }
+    }
+}
+
+impl DeviceLine {
+    fn new(report: &DeviceReport, chosen: &[usize]) -> Self {
+        let (major, minor) = report.capability;
+        Self {
+            index: report.ordinal,
+            name: report.name.clone(),
+            uuid: report.uuid.clone(),
+            capability: format!("{major}.{minor}"),
+            memory_bytes: report.memory_bytes,
+            problem: report.unusable.clone(),
+            is_chosen: chosen.contains(&report.ordinal),
+        }
+    }
+
+    fn verdict(&self) -> &str {
+        match (&self.problem, self.is_chosen) {
+            (Some(problem), _) => problem,
+            (None, true) => "this program can use it, and this configuration does",
+            (None, false) => "this program can use it, and this configuration does not",
+        }
+    }
+}
+
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "device.policy: {}", self.device_policy)?;
+        if let Some(problem) = &self.device_problem {
+            return writeln!(f, "devices: none, {problem}: {}", self.without());
+        }
+        writeln!(f, "device.index: {}", self.device_index)?;
+        for problem in &self.choice_problems {
+            writeln!(f, "  {problem}")?;
+        }
+        if !self.devices.iter().any(|device| device.is_chosen) {
+            writeln!(f, "  so no device is used: {}", self.without())?;
+        }
+        if self.devices.is_empty() {
+            return writeln!(f, "devices: the driver shows none");
+        }
+        for device in &self.devices {
+            writeln!(
+                f,
+                "device {}: {}, {}, compute capability {}, {}",
+                device.index,
+                device.name,
+                device.uuid,
+                device.capability,
+                ByteCount(device.memory_bytes)
+            )?;
+            writeln!(f, "  {}", device.verdict())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cuzk_core::config::{Value, load};
+
+    use super::*;
+
+    fn told(policy: &str, index: &str, found: Result<Vec<DeviceReport>, String>) -> String {
+        let set = |key: &str, value: &str| ("--set", key.to_owned(), Value::from_argument(value));
+        let overrides = [set("device.policy", policy), set("device.index", index)];
+        let loaded = load(Config::new("keys".into()), None, &overrides).expect("good values");
+        let devices = Devices::new(&loaded.config, found);
+        format!("--- {policy}, {index}\n{devices}")
+    }
+
+    #[test]
+    fn each_device_is_told_with_what_becomes_of_it() {
+        let device = |ordinal, unusable: Option<&str>| DeviceReport {
+            ordinal,
+            name: "Card".to_owned(),
+            uuid: format!("GPU-25a{ordinal}"),
+            capability: (9, 0),
+            memory_bytes: 80 << 30,
+            unusable: unusable.map(str::to_owned),
+        };
+        let devices = || {
+            let old = "this program has code for sm_90, the device is sm_61";
+            Ok(vec![device(0, None), device(1, Some(old)), device(2, None)])
+        };
+        let told = [
+            told("prefer-gpu", "0", devices()),
+            told("prefer-gpu", "GPU-25A2,1", devices()),
+            told("require-gpu", "0,1", devices()),
+            told("require-gpu", "GPU-25a", devices()),
+            told("prefer-gpu", "7", devices()),
+            told("cpu", "0", devices()),
+            told("prefer-gpu", "0", Ok(Vec::new())),
+            told("require-gpu", "0", Err("no driver".to_owned())),
+        ];
+        insta::assert_snapshot!(told.join("\n"));
+    }
+}
