@@ -1,4 +1,4 @@
-//! The stock software's circuits of a request, for bellperson's prover. They are
+//! The stock software's circuits of a request of up to 512 MiB, for bellperson's prover. They are
 //! built here from the request's bytes alone, so that nothing of ours is trusted.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -19,6 +19,7 @@ use storage_proofs_core::compound_proof::CompoundProof;
 use storage_proofs_core::merkle::MerkleTreeTrait;
 use storage_proofs_porep::stacked::{self, StackedCompound};
 use storage_proofs_post::fallback::{self, FallbackPoStCompound};
+use storage_proofs_update as update;
 
 use crate::request::RequestFile;
 
@@ -67,10 +68,12 @@ pub fn porep(file: &RequestFile) -> Result<impl Circuit<Scalar> + Send + use<>> 
     let c1 = wrapper["Phase1Out"].as_str().context("Phase1Out")?;
     let c1 = base64::engine::general_purpose::STANDARD.decode(c1)?;
     let c1: filecoin_proofs_api::seal::SealCommitPhase1Output = serde_json::from_slice(&c1)?;
-    ensure!(
-        c1.registered_proof == RegisteredSealProof::StackedDrg2KiBV1_1,
-        "another proof"
-    );
+    let known = [
+        RegisteredSealProof::StackedDrg2KiBV1_1,
+        RegisteredSealProof::StackedDrg8MiBV1_1,
+        RegisteredSealProof::StackedDrg512MiBV1_1,
+    ];
+    ensure!(known.contains(&c1.registered_proof), "another proof");
     let vanilla: Vec<Vec<stacked::Proof<Tree, DefaultPieceHasher>>> =
         c1.vanilla_proofs.try_into()?;
     let inputs = stacked::PublicInputs {
@@ -84,6 +87,35 @@ pub fn porep(file: &RequestFile) -> Result<impl Circuit<Scalar> + Send + use<>> 
     };
     let params = public_params::<Tree>(&c1.registered_proof.as_v1_config())?;
     StackedCompound::<Tree, DefaultPieceHasher>::circuit(&inputs, (), &vanilla[0], &params, Some(0))
+}
+
+/// The stock circuit of the first partition of an update.
+///
+/// # Errors
+/// If the request's bytes are not partition proofs.
+pub fn snap(file: &RequestFile) -> Result<impl Circuit<Scalar> + Send + use<>> {
+    let size = match file.number("registered_proof")? {
+        0 => 2 << 10,
+        1 => 8 << 20,
+        2 => 512 << 20,
+        other => bail!("registered proof {other}"),
+    };
+    let commitment = |name| -> Result<[u8; 32]> {
+        let bytes: Option<[u8; 32]> = file.bytes(name)?.try_into().ok();
+        bytes.with_context(|| format!("32 bytes of {name}"))
+    };
+    let params = update::PublicParams::from_sector_size(size);
+    let inputs = update::PublicInputs {
+        k: 0,
+        comm_r_old: commitment("comm_r_old")?.into(),
+        comm_d_new: commitment("comm_d_new")?.into(),
+        comm_r_new: commitment("comm_r_new")?.into(),
+        h: update::constants::h_default(params.sector_nodes),
+    };
+    let proofs = file.vanilla_proofs()?;
+    let proof = proofs.first().context("a partition proof")?;
+    let proof: update::PartitionProof<Tree> = bincode::deserialize(proof)?;
+    update::EmptySectorUpdateCompound::<Tree>::circuit(&inputs, (), &proof, &params, Some(0))
 }
 
 /// The stock PoSt circuit of a request.
@@ -101,8 +133,15 @@ pub fn post(file: &RequestFile, typ: PoStType) -> Result<impl Circuit<Scalar> + 
         })
         .collect::<Result<Vec<_>>>()?;
     let winning = typ == PoStType::Winning;
+    // The numbers of WinningPoSt begin at 0, those of WindowPoSt V1.1 at 10.
+    let size = match file.number("registered_proof")? {
+        0 | 10 => 2 << 10,
+        1 | 11 => 8 << 20,
+        2 | 12 => 512 << 20,
+        other => bail!("registered proof {other}"),
+    };
     let config = PoStConfig {
-        sector_size: SectorSize(2048),
+        sector_size: SectorSize(size),
         challenge_count: if winning {
             WINNING_POST_CHALLENGE_COUNT
         } else {

@@ -47,6 +47,7 @@
 mod assemble;
 mod backends;
 pub mod config;
+mod crew;
 mod engine;
 mod error;
 pub mod keygen;
@@ -60,6 +61,7 @@ mod placement;
 pub mod schedule;
 mod shapes;
 mod stage;
+mod templates;
 mod timeline;
 mod workload;
 

@@ -36,6 +36,12 @@ pub struct Metrics {
     pub verification_failures: Counter,
     /// Circuits that outgrew their capacity hint.
     pub hint_misses: Counter,
+    /// Parts that were synthesised in segments.
+    pub syntheses_cut: Counter,
+    /// Parts that were synthesised whole.
+    pub syntheses_whole: Counter,
+    /// Circuits that were said to repeat, and do not.
+    pub cuts_refused: Counter,
     /// Parts for which the key stayed in its file because there was no room.
     pub tiers_lowered: Counter,
     /// Parts that were to have page-locked memory and were given ordinary memory.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use cuzk_gpu::{Bitmap, CircuitShape, CircuitSizes, Key};
-use cuzk_synth::{Assigned, Densities, DensityBits, Hint, HintStore, Sizes};
+use cuzk_synth::{CutHint, Densities, DensityBits, Hint, HintStore, Sizes};
 
 use crate::CircuitId;
 use crate::error::ProveError;
@@ -53,13 +53,14 @@ impl Shapes {
         &self,
         circuit: &CircuitId,
         part: usize,
-        assigned: &Assigned,
+        sizes: &Sizes,
+        densities: &Densities,
         key: &Key,
     ) -> Result<Arc<CircuitShape>, ProveError> {
-        let digest = hex(&assigned.densities.digest());
+        let digest = hex(&densities.digest());
         let mut known = self.known();
         if let Some((have, shape)) = known.shapes.get(circuit) {
-            if *have != digest || shape.sizes != to_circuit_sizes(&assigned.sizes) {
+            if *have != digest || shape.sizes != to_circuit_sizes(sizes) {
                 let circuit = circuit.clone();
                 return Err(ProveError::OtherShape { part, circuit });
             }
@@ -67,30 +68,46 @@ impl Shapes {
             key.check_shape(shape)?;
             return Ok(Arc::clone(shape));
         }
-        let shape = Arc::new(circuit_shape(&assigned.sizes, &assigned.densities));
+        let shape = Arc::new(circuit_shape(sizes, densities));
         key.check_shape(&shape)?;
         known
             .shapes
             .insert(circuit.clone(), (digest.clone(), Arc::clone(&shape)));
         let hint = Hint {
-            sizes: assigned.sizes,
+            sizes: *sizes,
             densities: digest,
         };
-        if !known.hints.keep(circuit.as_str(), hint) {
-            return Ok(shape);
-        }
-        // Nobody who asks for sizes waits for a file to be written.
-        let hints = known.hints.clone();
-        drop(known);
-        if let Err(error) = hints.save() {
-            // Hints save memory traffic, they are not needed: the proof goes on.
-            tracing::warn!(%circuit, %error, "the capacity hint was not saved");
+        if known.hints.keep(circuit.as_str(), hint) {
+            save(known, circuit);
         }
         Ok(shape)
     }
 
+    /// What a survey of a circuit found, in this run or an earlier one.
+    pub(crate) fn cut(&self, circuit: &CircuitId) -> Option<CutHint> {
+        self.known().hints.find_cut(circuit.as_str()).cloned()
+    }
+
+    /// Keeps what a survey found for later runs, or forgets it.
+    pub(crate) fn keep_cut(&self, circuit: &CircuitId, cut: Option<CutHint>) {
+        let mut known = self.known();
+        if known.hints.keep_cut(circuit.as_str(), cut) {
+            save(known, circuit);
+        }
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         lock(&self.known)
+    }
+}
+
+/// Writes the hints. Nobody who asks for sizes waits for a file to be written.
+fn save(known: MutexGuard<'_, Known>, circuit: &CircuitId) {
+    let hints = known.hints.clone();
+    drop(known);
+    if let Err(error) = hints.save() {
+        // Hints save time and memory traffic, they are not needed: the proof goes on.
+        tracing::warn!(%circuit, %error, "what was learned of a circuit was not saved");
     }
 }
 
@@ -118,6 +135,6 @@ pub fn circuit_shape(sizes: &Sizes, densities: &Densities) -> CircuitShape {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

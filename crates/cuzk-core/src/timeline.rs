@@ -15,7 +15,7 @@ const SPANS_MAX: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Span {
     /// What was done: `queue` and `key` before a part starts, `reserve`, `synthesis`,
-    /// the backend's phases (`ntt`, `msm_h`, …), or `prove` if it failed, `verify`,
+    /// within it `survey` for the first part of a circuit, the backend's phases (`ntt`, `msm_h`, …), or `prove` if it failed, `verify`,
     /// `explain` after a proof that does not verify, and `verify_all`.
     pub name: &'static str,
     /// The part it was done for; `None` for the job as a whole.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bellpepper_core::SynthesisError;
 use bellperson::groth16::{PreparedVerifyingKey, Proof};
 use blstrs::Bls12;
-use cuzk_synth::Pass;
+use cuzk_synth::{Cut, Pass};
 
 /// Names a circuit, everything about it that does not depend on a witness, and so
 /// its key: `porep-2k`, `wpost-32g`. Parts with one id have one shape.
@@ -58,21 +58,38 @@ pub trait CircuitSpec: Send + Sync {
     /// # Errors
     /// What the circuit says.
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError>;
+
+    /// Where the circuit is said to repeat. It is checked before it is used, so that a
+    /// circuit which does not is only slower.
+    fn cut(&self) -> Option<Cut> {
+        None
+    }
 }
 
 /// One circuit instance of a job.
 pub trait Part: Send + Sync {
-    /// Number of ranges that may be synthesised apart; one after the other they are
-    /// the whole circuit. At least one.
+    /// Number of segments, which can be synthesised apart: at least one. Where there are
+    /// more, they divide the blocks of the circuit's [`cut`](CircuitSpec::cut) evenly, in
+    /// their order.
     fn segments(&self) -> usize {
         1
     }
 
-    /// Synthesises one segment with its witness.
+    /// Synthesises one segment with its witness: what all blocks share, then the blocks
+    /// of the segment. A single segment is the whole circuit.
     ///
     /// # Errors
     /// What the circuit says of its witness.
     fn synthesize(&self, segment: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError>;
+
+    /// Synthesises the whole circuit. A part of several segments must say how.
+    ///
+    /// # Errors
+    /// What the circuit says of its witness.
+    fn synthesize_whole(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        assert_eq!(self.segments(), 1, "segments are not the whole circuit");
+        self.synthesize(0, pass)
+    }
 }
 
 /// A job: parts of one circuit, and the proof they make together.

@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for index in 0..workload.part_count() {
         let part = workload.part(index)?;
         let inputs = workload.public_inputs(index)?.len();
-        let found = explain(|pass| part.synthesize(0, pass))?;
+        let found = explain(|pass| part.synthesize_whole(pass))?;
         println!("part {index}    {inputs} public inputs, {found:?}");
     }
     Ok(())

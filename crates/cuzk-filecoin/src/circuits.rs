@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use bellpepper_core::{Circuit, SynthesisError};
 use cuzk_core::{CircuitId, CircuitSpec};
-use cuzk_synth::Pass;
+use cuzk_synth::{Cut, Pass};
 use filecoin_proofs::constants::DefaultPieceHasher;
 use filecoin_proofs::parameters::{
     public_params, window_post_public_params, winning_post_public_params,
@@ -100,6 +100,16 @@ impl CircuitSpec for FilecoinCircuit {
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         let Self { kind, sector_size } = *self;
         with_tree!(sector_size, synthesize_blank(kind, sector_size, pass))
+    }
+
+    fn cut(&self) -> Option<Cut> {
+        let (depth, name) = match self.kind {
+            ProofKind::PoRep => (0, "challenge_"),
+            // What a challenge begins with, after all of them are drawn.
+            ProofKind::SnapDeals => (0, "get_challenge_high_bits"),
+            ProofKind::WindowPost | ProofKind::WinningPost => (1, "sector_"),
+        };
+        Some(Cut { depth, name })
     }
 }
 

@@ -234,17 +234,37 @@ struct PorepJob<Tree: Shape> {
     proofs: Vec<Vec<VanillaProof<Tree>>>,
 }
 
+impl<Tree: Shape> PorepJob<Tree> {
+    /// A circuit of some challenges of a partition.
+    fn circuit(
+        &self,
+        partition: usize,
+        proofs: &Vec<VanillaProof<Tree>>,
+    ) -> Result<StackedCircuit<Tree, DefaultPieceHasher>, SynthesisError> {
+        Compound::<Tree>::circuit(&self.inputs, (), proofs, &self.params, Some(partition))
+            .map_err(|_| SynthesisError::Unsatisfiable)
+    }
+}
+
 impl<Tree: Shape> Job for PorepJob<Tree> {
+    /// One a challenge.
+    fn segments(&self) -> usize {
+        self.params.challenges.num_challenges_per_partition()
+    }
+
+    fn synthesize_segment(
+        &self,
+        partition: usize,
+        challenge: usize,
+        pass: &mut Pass<'_>,
+    ) -> Result<(), SynthesisError> {
+        let proofs = vec![self.proofs[partition][challenge].clone()];
+        self.circuit(partition, &proofs)?.synthesize(pass)
+    }
+
     fn synthesize(&self, partition: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
-        let circuit: StackedCircuit<Tree, DefaultPieceHasher> = Compound::<Tree>::circuit(
-            &self.inputs,
-            (),
-            &self.proofs[partition],
-            &self.params,
-            Some(partition),
-        )
-        .map_err(|_| SynthesisError::Unsatisfiable)?;
-        circuit.synthesize(pass)
+        self.circuit(partition, &self.proofs[partition])?
+            .synthesize(pass)
     }
 
     fn public_inputs(&self, partition: usize) -> Result<Vec<Scalar>, WorkloadError> {

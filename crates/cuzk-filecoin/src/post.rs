@@ -15,7 +15,7 @@ use storage_proofs_core::merkle::MerkleProofTrait;
 use storage_proofs_core::proof::ProofScheme;
 use storage_proofs_post::fallback::{
     FallbackPoSt, FallbackPoStCircuit, FallbackPoStCompound, Proof, PublicInputs, PublicParams,
-    PublicSector, SectorProof, generate_leaf_challenge, get_challenge_index,
+    PublicSector, Sector, SectorProof, generate_leaf_challenge, get_challenge_index,
 };
 
 use crate::circuits::FilecoinCircuit;
@@ -260,6 +260,29 @@ impl<Tree: Shape> PostJob<Tree> {
 }
 
 impl<Tree: Shape> Job for PostJob<Tree> {
+    /// One a place of a sector.
+    fn segments(&self) -> usize {
+        self.params.sector_count
+    }
+
+    fn synthesize_segment(
+        &self,
+        _: usize,
+        place: usize,
+        pass: &mut Pass<'_>,
+    ) -> Result<(), SynthesisError> {
+        // Free places repeat the last sector.
+        let (sectors, proofs) = (&self.inputs.sectors, &self.proof.sectors);
+        let place = place.min(sectors.len() - 1);
+        let sector = Sector::circuit(&sectors[place], &proofs[place])
+            .map_err(|_| SynthesisError::Unsatisfiable)?;
+        FallbackPoStCircuit::<Tree> {
+            prover_id: Some(self.inputs.prover_id.into()),
+            sectors: vec![sector],
+        }
+        .synthesize(pass)
+    }
+
     fn synthesize(&self, _: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         let proof = self.filled();
         let circuit: FallbackPoStCircuit<Tree> = FallbackPoStCompound::circuit(

@@ -163,6 +163,21 @@ fn apex_root(mut row: Vec<Sha256Domain>) -> Sha256Domain {
 }
 
 impl<Tree: Shape> Job for SnapJob<Tree> {
+    /// The circuit crates draw all challenges in one sequence, so that none of them
+    /// synthesises alone; what follows the drawing repeats all the same.
+    fn segments(&self) -> usize {
+        1
+    }
+
+    fn synthesize_segment(
+        &self,
+        partition: usize,
+        _: usize,
+        pass: &mut Pass<'_>,
+    ) -> Result<(), SynthesisError> {
+        self.synthesize(partition, pass)
+    }
+
     fn synthesize(&self, partition: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         let circuit: EmptySectorUpdateCircuit<Tree> = EmptySectorUpdateCompound::circuit(
             &self.inputs,

@@ -19,6 +19,15 @@ pub const PROOF_BYTES: usize = 192;
 
 /// What a proof kind makes of a request. Every `part` is below the workload's count.
 pub(crate) trait Job: Send + Sync {
+    /// Segments of a part.
+    fn segments(&self) -> usize;
+    /// Synthesises one segment of a part with its witness.
+    fn synthesize_segment(
+        &self,
+        part: usize,
+        segment: usize,
+        pass: &mut Pass<'_>,
+    ) -> Result<(), SynthesisError>;
     /// Synthesises a part with its witness.
     fn synthesize(&self, part: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError>;
     /// Public inputs of a part as a verifier computes them, without the one.
@@ -27,14 +36,22 @@ pub(crate) trait Job: Send + Sync {
     fn check_part(&self, part: usize) -> Result<(), WorkloadError>;
 }
 
-/// A part of any kind: synthesised whole, as one segment.
+/// A part of any kind.
 struct JobPart {
     job: Arc<dyn Job>,
     index: usize,
 }
 
 impl Part for JobPart {
-    fn synthesize(&self, _: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+    fn segments(&self) -> usize {
+        self.job.segments()
+    }
+
+    fn synthesize(&self, segment: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        self.job.synthesize_segment(self.index, segment, pass)
+    }
+
+    fn synthesize_whole(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         self.job.synthesize(self.index, pass)
     }
 }

@@ -22,6 +22,28 @@ impl DensityBits {
             .reserve(len.div_ceil(64).saturating_sub(self.words.len()));
     }
 
+    pub(crate) fn zeros(len: usize) -> Self {
+        Self {
+            words: vec![0; len.div_ceil(64)],
+            len,
+        }
+    }
+
+    /// Adds the variables of `other`, the first of which is variable `offset` here.
+    pub(crate) fn add_at(&mut self, offset: usize, other: &Self) {
+        let (first, shift) = (offset / 64, offset % 64);
+        for (index, &word) in other.words.iter().enumerate() {
+            let place = first + index;
+            if word != 0 {
+                self.words[place] |= word << shift;
+            }
+            let high = word.checked_shr(64 - shift as u32).unwrap_or(0);
+            if high != 0 {
+                self.words[place + 1] |= high;
+            }
+        }
+    }
+
     #[inline]
     pub(crate) fn set(&mut self, index: usize) {
         self.words[index / 64] |= 1 << (index % 64);

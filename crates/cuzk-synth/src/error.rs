@@ -47,6 +47,45 @@ pub enum SynthError {
         /// Constraints counted before.
         want: usize,
     },
+    /// A segment did not write what its circuit's template has.
+    #[error("a segment wrote {have} {part}, its circuit's has {want}")]
+    OtherSegment {
+        /// What was counted.
+        part: SegmentPart,
+        /// Of these so many were written.
+        have: usize,
+        /// So many there must be.
+        want: usize,
+    },
+    /// The blocks of a circuit cannot be divided evenly.
+    #[error("{blocks} blocks make no {segments} segments of equal size")]
+    UnevenSegments {
+        /// Blocks of the circuit.
+        blocks: usize,
+        /// Segments asked for.
+        segments: usize,
+    },
+}
+
+/// What is counted of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SegmentPart {
+    /// Public inputs.
+    Inputs,
+    /// Auxiliary variables.
+    Aux,
+    /// Constraints.
+    Constraints,
+}
+
+impl fmt::Display for SegmentPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inputs => "inputs",
+            Self::Aux => "auxiliary variables",
+            Self::Constraints => "constraints",
+        })
+    }
 }
 
 /// One of the columns of a part.

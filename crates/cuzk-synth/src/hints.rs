@@ -27,11 +27,29 @@ pub struct Hint {
     pub densities: String,
 }
 
+/// What a survey found of a shape.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum CutHint {
+    /// It repeats.
+    Blocks {
+        /// Number of blocks.
+        count: usize,
+        /// Whether the first block tells all of them.
+        is_uniform: bool,
+        /// Digest of its rows, in hexadecimal.
+        digest: String,
+    },
+    /// It does not, for this reason: it is synthesised whole.
+    Uncut(String),
+}
+
 /// Hints by shape name, in memory or in a JSON file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HintStore {
     path: Option<PathBuf>,
     hints: BTreeMap<String, Hint>,
+    cuts: BTreeMap<String, CutHint>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -39,6 +57,9 @@ pub struct HintStore {
 struct File {
     version: u32,
     shapes: BTreeMap<String, Hint>,
+    /// Files of earlier programs of this version have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    cuts: BTreeMap<String, CutHint>,
 }
 
 impl HintStore {
@@ -53,14 +74,15 @@ impl HintStore {
     /// If the file cannot be read or is not a hint file of this version. It is
     /// left as it is.
     pub fn open(path: &Path) -> Result<Self, HintError> {
-        let store = |hints| Self {
+        let store = |hints, cuts| Self {
             path: Some(path.to_owned()),
             hints,
+            cuts,
         };
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(source) if source.kind() == ErrorKind::NotFound => {
-                return Ok(store(BTreeMap::new()));
+                return Ok(store(BTreeMap::new(), BTreeMap::new()));
             }
             Err(source) => {
                 return Err(HintError::Io {
@@ -81,7 +103,7 @@ impl HintStore {
                 want,
             });
         }
-        Ok(store(file.shapes))
+        Ok(store(file.shapes, file.cuts))
     }
 
     /// The hint of a shape, if one was learned.
@@ -93,6 +115,21 @@ impl HintStore {
     pub fn keep(&mut self, shape: &str, hint: Hint) -> bool {
         let before = self.hints.insert(shape.to_owned(), hint);
         before.as_ref() != self.hints.get(shape)
+    }
+
+    /// What a survey found of a shape, if there was one.
+    pub fn find_cut(&self, shape: &str) -> Option<&CutHint> {
+        self.cuts.get(shape)
+    }
+
+    /// Keeps what a survey found, in memory, or forgets it; whether that changed
+    /// anything.
+    pub fn keep_cut(&mut self, shape: &str, cut: Option<CutHint>) -> bool {
+        let before = match cut {
+            Some(cut) => self.cuts.insert(shape.to_owned(), cut),
+            None => self.cuts.remove(shape),
+        };
+        before.as_ref() != self.cuts.get(shape)
     }
 
     /// Writes the file, if the store has one: under a temporary name first, so that a
@@ -116,6 +153,7 @@ impl HintStore {
         let file = File {
             version: VERSION,
             shapes: self.hints.clone(),
+            cuts: self.cuts.clone(),
         };
         let text = serde_json::to_string_pretty(&file)?;
         // Two processes may learn at once: each writes a name of its own.

@@ -1,13 +1,15 @@
 //! Circuits to assignments.
 //!
 //! A bellpepper circuit is synthesised into [`Pass`], one concrete constraint
-//! system that does one of four things:
+//! system that does one of these things:
 //!
 //! | pass | gives | needs a witness |
 //! |---|---|---|
 //! | [`assign()`] | the columns a, b, aux (c as asked), inputs, densities | yes |
 //! | [`count()`] | sizes and densities | no |
 //! | [`qap()`] | the QAP at one point, for key generation | no |
+//! | [`survey()`] | whether the circuit repeats, and its rows, stored once | no |
+//! | [`Template::fill`] | a range of the columns, its rows evaluated from those | yes |
 //! | [`explain()`] | whether every row holds, and the first that does not | yes |
 //!
 //! Columns are slices that the caller owns; this crate knows no pool, no device
@@ -39,23 +41,35 @@
 
 mod assign;
 mod count;
+mod qap;
+
+mod rows;
+mod survey;
+mod template;
+
+mod replay;
+mod witness;
+
+mod explain;
+
 mod density;
 mod error;
-mod explain;
 mod hints;
 mod linear;
 mod pass;
-mod qap;
 mod sizes;
 
 pub use assign::{AssignColumns, Assigned, GrownColumns, assign, assign_growing};
 pub use count::{Counted, count};
 pub use density::{Densities, DensityBits};
-pub use error::{ColumnName, HintError, SynthError};
+pub use error::{ColumnName, HintError, SegmentPart, SynthError};
 pub use explain::{Explained, FailedConstraint, explain};
-pub use hints::{Hint, HintStore};
+pub use hints::{CutHint, Hint, HintStore};
 pub use pass::Pass;
 pub use qap::{QapAtTau, QapColumns, qap};
+pub use replay::{CutColumns, FilledSegment, RestColumns, SegmentColumns};
 pub use sizes::Sizes;
+pub use survey::{Cut, Extend, Uncut, survey};
+pub use template::{Extent, Template};
 
 use pass::run;

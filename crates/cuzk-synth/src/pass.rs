@@ -9,10 +9,13 @@ use crate::assign::Assign;
 use crate::count::Count;
 use crate::explain::Explain;
 use crate::qap::Qap;
+use crate::survey::Survey;
+use crate::witness::Witness;
 
 /// The constraint system that circuits are synthesised into. What it does with
 /// them is its mode: [`assign`](crate::assign), [`count`](crate::count),
-/// [`qap`](crate::qap) or [`explain`](crate::explain) make one.
+/// [`qap`](crate::qap), [`survey`](crate::survey), [`Template::fill`](crate::Template::fill)
+/// or [`explain`](crate::explain) make one.
 pub struct Pass<'a> {
     mode: Mode<'a>,
 }
@@ -21,6 +24,8 @@ enum Mode<'a> {
     Assign(Assign<'a>),
     Count(Count),
     Qap(Qap),
+    Survey(Box<Survey>),
+    Witness(Witness<'a>),
     Explain(Explain),
 }
 
@@ -40,6 +45,18 @@ impl<'a> Pass<'a> {
     pub(crate) fn evaluating(state: Qap) -> Self {
         Self {
             mode: Mode::Qap(state),
+        }
+    }
+
+    pub(crate) fn surveying(state: Survey) -> Self {
+        Self {
+            mode: Mode::Survey(Box::new(state)),
+        }
+    }
+
+    pub(crate) fn witnessing(state: Witness<'a>) -> Self {
+        Self {
+            mode: Mode::Witness(state),
         }
     }
 
@@ -70,6 +87,20 @@ impl<'a> Pass<'a> {
         }
     }
 
+    pub(crate) fn into_survey(self) -> Survey {
+        match self.mode {
+            Mode::Survey(state) => *state,
+            _ => unreachable!("made by `surveying`"),
+        }
+    }
+
+    pub(crate) fn into_witness(self) -> Witness<'a> {
+        match self.mode {
+            Mode::Witness(state) => state,
+            _ => unreachable!("made by `witnessing`"),
+        }
+    }
+
     pub(crate) fn into_explain(self) -> Explain {
         match self.mode {
             Mode::Explain(state) => state,
@@ -77,6 +108,10 @@ impl<'a> Pass<'a> {
         }
     }
 }
+
+/// The variable that stands for every other where no linear combination is read. Gadgets
+/// build some before they hand them over: of one variable those stay one term long.
+const ANY: Variable = Variable(Index::Input(0));
 
 /// Synthesises a whole Groth16 circuit: the constant one, the circuit, and the
 /// row `input * 0 = 0` for each input, which keeps every input in the A query.
@@ -104,6 +139,7 @@ impl Pass<'_> {
             Mode::Count(state) => state.inputs(),
             Mode::Qap(state) => state.inputs(),
             Mode::Explain(state) => state.inputs(),
+            Mode::Survey(_) | Mode::Witness(_) => unreachable!("a template has the input rows"),
         }
     }
 }
@@ -122,6 +158,11 @@ impl ConstraintSystem<Scalar> for Pass<'_> {
             Mode::Assign(state) => state.alloc(value()?),
             Mode::Count(state) => state.alloc(),
             Mode::Qap(state) => state.alloc(),
+            Mode::Survey(state) => state.alloc()?,
+            Mode::Witness(state) => {
+                state.alloc(value()?);
+                return Ok(ANY);
+            }
             Mode::Explain(state) => state.alloc(value()?),
         };
         Ok(Variable::new_unchecked(Index::Aux(index)))
@@ -137,6 +178,11 @@ impl ConstraintSystem<Scalar> for Pass<'_> {
             Mode::Assign(state) => state.alloc_input(value()?),
             Mode::Count(state) => state.alloc_input(),
             Mode::Qap(state) => state.alloc_input(),
+            Mode::Survey(state) => state.alloc_input()?,
+            Mode::Witness(state) => {
+                state.alloc_input(value()?);
+                return Ok(ANY);
+            }
             Mode::Explain(state) => state.alloc_input(value()?),
         };
         Ok(Variable::new_unchecked(Index::Input(index)))
@@ -156,6 +202,8 @@ impl ConstraintSystem<Scalar> for Pass<'_> {
             Mode::Assign(state) => state.enforce(a(zero()), b(zero()), || c(zero())),
             Mode::Count(state) => state.enforce([a(zero()), b(zero()), c(zero())]),
             Mode::Qap(state) => state.enforce([a(zero()), b(zero()), c(zero())]),
+            Mode::Survey(state) => state.enforce([a(zero()), b(zero()), c(zero())]),
+            Mode::Witness(state) => state.enforce(),
             Mode::Explain(state) => {
                 state.enforce(|| name().into(), [a(zero()), b(zero()), c(zero())]);
             }
@@ -167,14 +215,18 @@ impl ConstraintSystem<Scalar> for Pass<'_> {
         NR: Into<String>,
         N: FnOnce() -> NR,
     {
-        if let Mode::Explain(state) = &mut self.mode {
-            state.push_namespace(name().into());
+        match &mut self.mode {
+            Mode::Explain(state) => state.push_namespace(name().into()),
+            Mode::Survey(state) => state.push_namespace(name),
+            _ => {}
         }
     }
 
     fn pop_namespace(&mut self) {
-        if let Mode::Explain(state) = &mut self.mode {
-            state.pop_namespace();
+        match &mut self.mode {
+            Mode::Explain(state) => state.pop_namespace(),
+            Mode::Survey(state) => state.pop_namespace(),
+            _ => {}
         }
     }
 

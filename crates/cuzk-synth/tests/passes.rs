@@ -322,9 +322,26 @@ fn hints_survive_the_process_and_refuse_what_they_do_not_know() {
     let mut store = HintStore::open(&path).expect("no file is no hints");
     assert_eq!(store.find("squares"), None);
     assert!(store.keep("squares", hint.clone()) && !store.keep("squares", hint.clone()));
+    let cut = |count| {
+        Some(CutHint::Blocks {
+            count,
+            is_uniform: true,
+            digest: "ff00".to_owned(),
+        })
+    };
+    let uncut = CutHint::Uncut("it does not".to_owned());
+    assert!(store.keep_cut("squares", cut(18)) && !store.keep_cut("squares", cut(18)));
+    assert!(store.keep_cut("cubes", Some(uncut.clone())));
+    assert!(store.keep_cut("other", cut(2)) && store.keep_cut("other", None));
     store.save().expect("a writable directory");
     let again = HintStore::open(&path).expect("what was written is read");
     assert_eq!(again.find("squares"), Some(&hint));
+    assert_eq!(again.find_cut("squares"), cut(18).as_ref());
+    assert_eq!(again.find_cut("cubes"), Some(&uncut));
+    assert_eq!(again.find_cut("other"), None);
+    // As written before there were cuts.
+    std::fs::write(&path, "{\"version\":1,\"shapes\":{}}").expect("writable");
+    assert!(HintStore::open(&path).is_ok());
     let names: Vec<_> = std::fs::read_dir(path.parent().expect("has one"))
         .expect("readable")
         .map(|entry| entry.expect("readable").file_name())

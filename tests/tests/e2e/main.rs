@@ -10,3 +10,4 @@ mod python;
 mod refused;
 mod served;
 mod support;
+mod synth;

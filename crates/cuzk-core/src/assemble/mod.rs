@@ -100,7 +100,7 @@ fn cpu_backend_for(
 }
 
 /// As many threads as are asked for, one a core for 0.
-fn threads(asked: usize) -> NonZeroUsize {
+pub(crate) fn threads(asked: usize) -> NonZeroUsize {
     let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     NonZeroUsize::new(asked).unwrap_or_else(cores)
 }

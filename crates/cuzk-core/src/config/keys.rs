@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::device::DeviceChoice;
 use super::serve::{MESSAGE_BYTES_LIMIT, Preload};
-use super::tuning::{DevicePolicy, KeyTier, Placement, PlacementRefused, Sizing};
+use super::tuning::{DevicePolicy, KeyTier, Placement, PlacementRefused, Sizing, Synthesis};
 use super::value::{show_address, show_limit, show_text};
 use super::{Config, PointCheck, Value};
 
@@ -334,6 +334,15 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| format!("{:?}", config.tuning.sizing.to_string()),
+    },
+    Key {
+        name: "tuning.synthesis",
+        what: "how circuits that repeat are synthesised: segments or whole",
+        set: |config, value| {
+            config.tuning.synthesis = Synthesis::parse(value.word()?)?;
+            Ok(())
+        },
+        show: |config| format!("{:?}", config.tuning.synthesis.to_string()),
     },
     Key {
         name: "tuning.key_tier",

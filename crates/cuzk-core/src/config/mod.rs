@@ -17,7 +17,7 @@ pub use device::{DeviceChoice, DeviceName};
 pub use keys::KEYS;
 pub use load::{ConfigError, Loaded, Origin, load};
 pub use serve::{Preload, ServeConfig};
-pub use tuning::{DevicePolicy, KeyTier, Placement, PlacementRefused, Sizing, Tuning};
+pub use tuning::{DevicePolicy, KeyTier, Placement, PlacementRefused, Sizing, Synthesis, Tuning};
 pub use value::Value;
 
 /// How much of a key file is checked when it is opened.
@@ -99,6 +99,7 @@ impl Config {
             tuning: Tuning {
                 c_from_ab: true,
                 sizing: Sizing::Exact,
+                synthesis: Synthesis::Segments,
                 key_tier: KeyTier::File,
                 placement: Placement::Auto,
                 placement_refused: PlacementRefused::Wait,

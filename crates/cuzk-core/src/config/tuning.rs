@@ -9,6 +9,8 @@ pub struct Tuning {
     pub c_from_ab: bool,
     /// How the columns of a part get their length.
     pub sizing: Sizing,
+    /// How the columns of a part whose circuit repeats are filled.
+    pub synthesis: Synthesis,
     /// Where the points of a key are kept between proofs.
     pub key_tier: KeyTier,
     /// How columns reach page-locked memory.
@@ -79,6 +81,18 @@ pub enum Sizing {
     Growing,
 }
 
+/// How the columns of a part whose circuit repeats are filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synthesis {
+    /// In segments, by several threads, from values of variables and stored rows, once
+    /// the circuit is checked to repeat: less than half of the time of the whole on one
+    /// core (`bench/records/epyc-2c/synth.json`).
+    Segments,
+    /// The whole circuit by one thread, every linear combination built and evaluated: the
+    /// way of circuits that do not repeat.
+    Whole,
+}
+
 /// Where the points of a key are kept between proofs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyTier {
@@ -117,6 +131,7 @@ macro_rules! words {
 pub(super) use words;
 
 words!(Sizing { Exact = "exact", Growing = "growing" });
+words!(Synthesis { Segments = "segments", Whole = "whole" });
 words!(Placement {
     Auto = "auto",
     Heap = "heap",

@@ -17,6 +17,7 @@ pub use job::{Blinding, Canceller, JobHandle, JobOptions, PartReport, ProofReply
 
 use crate::backends::{Backends, DeviceState};
 use crate::config::{Config, KeyTier};
+use crate::crew::Crew;
 use crate::error::ProveError;
 use crate::keystore::KeyStore;
 use crate::metrics::Metrics;
@@ -24,6 +25,7 @@ use crate::placement::{ColumnMemory, Placing};
 use crate::schedule::{JobId, Limits};
 use crate::shapes::Shapes;
 use crate::stage::{self, Job, Shared};
+use crate::templates::Templates;
 use crate::timeline::Timeline;
 use crate::{CircuitSpec, Workload, WorkloadError};
 use dispatcher::{Dispatcher, Message};
@@ -80,6 +82,8 @@ impl Engine {
             backends,
             placing,
             keys: KeyStore::new(config, memory.budget().clone()),
+            templates: Templates::new(memory.budget().clone()),
+            crew: Crew::new(crate::assemble::threads(config.threads).get()),
             memory,
             shapes: Shapes::new(hints),
             tuning,

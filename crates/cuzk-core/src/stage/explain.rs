@@ -8,8 +8,7 @@ use cuzk_gpu::{Key, Section};
 use cuzk_synth::{Explained, explain as explain_rows};
 
 use super::reserve::budget_priority;
-use super::synthesise::synthesise_all;
-use super::{Job, Shared};
+use super::{Job, Shared, segments};
 use crate::error::{Failure, ProveError};
 
 /// On whom the assignment that is checked is booked.
@@ -33,7 +32,7 @@ pub(crate) fn explain(shared: &Shared, job: &Job, key: &Key, part: usize) -> Fai
             return Failure::fatal(ProveError::Memory { what, source });
         }
     };
-    let explained = explain_rows(|pass| synthesise_all(circuit.as_ref(), pass));
+    let explained = explain_rows(|pass| circuit.synthesize_whole(pass));
     drop(held);
     match explained {
         Err(source) => Failure::fatal(ProveError::Synthesis { part, source }),
@@ -42,6 +41,7 @@ pub(crate) fn explain(shared: &Shared, job: &Job, key: &Key, part: usize) -> Fai
         }
         Ok(Explained::Satisfied { .. }) => {
             tracing::error!(job = job.label, part, "a proof does not verify");
+            segments::distrust(shared, job);
             Failure::ours(ProveError::InvalidProof { part })
         }
     }

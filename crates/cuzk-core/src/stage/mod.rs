@@ -5,6 +5,7 @@ mod complete;
 mod explain;
 mod prove;
 mod reserve;
+mod segments;
 mod synthesise;
 mod verify;
 
@@ -24,12 +25,14 @@ pub(crate) use verify::verify;
 
 use crate::backends::Backends;
 use crate::config::Tuning;
+use crate::crew::Crew;
 use crate::engine::Blinding;
 use crate::keystore::{KeyLease, KeyStore};
 use crate::metrics::Metrics;
 use crate::placement::{ColumnMemory, Placed, Placing, Way};
 use crate::schedule::Priority;
 use crate::shapes::Shapes;
+use crate::templates::Templates;
 use crate::timeline::Timeline;
 use crate::{CircuitSpec, Workload};
 
@@ -40,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) placing: Placing,
     pub(crate) keys: Arc<KeyStore>,
     pub(crate) shapes: Shapes,
+    pub(crate) templates: Arc<Templates>,
+    pub(crate) crew: Crew,
     pub(crate) tuning: Tuning,
     pub(crate) metrics: Metrics,
 }

@@ -1,16 +1,16 @@
 //! Synthesise: the witness is written into the part's columns.
 
-use bellpepper_core::SynthesisError;
+use std::sync::Arc;
+
 use blstrs::Scalar;
-use cuzk_gpu::{CColumn, Columns, Key};
+use cuzk_gpu::{CColumn, CircuitShape, Columns, Key};
 use cuzk_pinned::AcquireError;
 use cuzk_synth::{
-    AssignColumns, Assigned, ColumnName, GrownColumns, Pass, Sizes, SynthError, assign,
-    assign_growing,
+    AssignColumns, Assigned, ColumnName, GrownColumns, Sizes, SynthError, assign, assign_growing,
 };
 use ff::Field;
 
-use super::{Job, Reserved, Shared, Synthesised};
+use super::{Job, Reserved, Shared, Synthesised, segments};
 use crate::Part;
 use crate::config::Sizing;
 use crate::error::{Failure, ProveError};
@@ -36,21 +36,37 @@ pub(crate) fn synthesise(
     mut reserved: Reserved,
 ) -> Result<Filled, Failure> {
     let circuit = job.workload.part(part).map_err(Failure::fatal)?;
-    let assigned = match fill(shared, circuit.as_ref(), &mut reserved.columns) {
-        Err(SynthError::HintTooSmall { want, .. }) if !reserved.is_resized => {
+    let cut = segments::cut_of(shared, job, key, part, circuit.as_ref())?;
+    let columns = &mut reserved.columns;
+    let written = match &cut {
+        Some(cut) => segments::fill(shared, job, cut, circuit.as_ref(), columns)
+            .map(|inputs| (inputs, Arc::clone(&cut.shape))),
+        None => fill_whole(shared, job, key, part, circuit.as_ref(), columns),
+    };
+    if cut.is_some() {
+        drop(cut);
+        // Its template may be idle now.
+        shared.memory.budget().idle_grew();
+    }
+    let (inputs, shape) = match written {
+        Err(Unwritten::Synth(SynthError::HintTooSmall { want, .. })) if !reserved.is_resized => {
             key.check_sizes(&to_circuit_sizes(&want))
                 .map_err(Failure::fatal)?;
             shared.metrics.hint_misses.add(1);
             tracing::warn!(circuit = %job.circuit.id(), ?want, "a capacity hint was too small");
             return Ok(Filled::Outgrown(want));
         }
-        other => other.map_err(|source| Failure::fatal(ProveError::Synthesis { part, source }))?,
+        Err(Unwritten::Synth(source @ SynthError::OtherSegment { .. })) => {
+            // Whether the part or the template is of another circuit, the whole tells.
+            segments::distrust(shared, job);
+            return Err(Failure::ours(ProveError::Synthesis { part, source }));
+        }
+        Err(Unwritten::Synth(source)) => {
+            return Err(Failure::fatal(ProveError::Synthesis { part, source }));
+        }
+        Err(Unwritten::Other(error)) => return Err(Failure::fatal(error)),
+        Ok(written) => written,
     };
-    let id = job.circuit.id();
-    let shape = shared
-        .shapes
-        .learn(&id, part, &assigned, key)
-        .map_err(Failure::fatal)?;
     let Reserved {
         mut columns,
         work,
@@ -64,10 +80,41 @@ pub(crate) fn synthesise(
         columns,
         work,
         lease,
-        inputs: assigned.inputs,
+        inputs,
         shape,
         placed,
     })))
+}
+
+/// Why columns were not written.
+pub(super) enum Unwritten {
+    /// The circuit said so, or does not fit them.
+    Synth(SynthError),
+    /// The job is given up, or the part is of another shape.
+    Other(ProveError),
+}
+
+/// Synthesises the whole circuit, one constraint after the other.
+fn fill_whole(
+    shared: &Shared,
+    job: &Job,
+    key: &Key,
+    part: usize,
+    circuit: &dyn Part,
+    columns: &mut Columns,
+) -> Result<(Vec<Scalar>, Arc<CircuitShape>), Unwritten> {
+    let assigned = fill(shared, circuit, columns).map_err(Unwritten::Synth)?;
+    shared.metrics.syntheses_whole.add(1);
+    let Assigned {
+        inputs,
+        sizes,
+        densities,
+    } = assigned;
+    let shape = shared
+        .shapes
+        .learn(&job.circuit.id(), part, &sizes, &densities, key)
+        .map_err(Unwritten::Other)?;
+    Ok((inputs, shape))
 }
 
 /// Page-locks columns that are to be locked for this proof, and says where all of
@@ -110,30 +157,26 @@ fn fill(
     let with_c = shared.backends.any().c_column() == CColumn::Synthesised;
     match shared.tuning.sizing {
         Sizing::Exact => {
-            let c = columns
-                .c
-                .as_mut()
-                .filter(|_| with_c)
-                .map(|column| column.scalars_mut());
-            let into = AssignColumns {
-                a: columns.a.scalars_mut(),
-                b: columns.b.scalars_mut(),
-                c,
-                aux: columns.aux.scalars_mut(),
-            };
-            assign(into, |pass| synthesise_all(circuit, pass))
+            let into = into_columns(columns, with_c);
+            assign(into, |pass| circuit.synthesize_whole(pass))
         }
         Sizing::Growing => {
-            let (grown, assigned) = assign_growing(with_c, |pass| synthesise_all(circuit, pass))?;
+            let (grown, assigned) = assign_growing(with_c, |pass| circuit.synthesize_whole(pass))?;
             stage(grown, columns, &assigned, with_c)?;
             Ok(assigned)
         }
     }
 }
 
-/// Synthesises every segment of a part, in order, as if it were not cut.
-pub(super) fn synthesise_all(part: &dyn Part, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
-    (0..part.segments()).try_for_each(|segment| part.synthesize(segment, pass))
+/// The columns as a synthesis writes them.
+pub(super) fn into_columns(columns: &mut Columns, with_c: bool) -> AssignColumns<'_> {
+    let c = columns.c.as_mut().filter(|_| with_c);
+    AssignColumns {
+        a: columns.a.scalars_mut(),
+        b: columns.b.scalars_mut(),
+        c: c.map(|column| column.scalars_mut()),
+        aux: columns.aux.scalars_mut(),
+    }
 }
 
 /// Copies grown columns to their place.

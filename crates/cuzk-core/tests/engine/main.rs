@@ -7,6 +7,7 @@ mod keygen;
 mod limits;
 mod placements;
 mod random;
+mod segments;
 mod toy;
 mod twins;
 mod uploading;

@@ -45,6 +45,11 @@ pub(super) fn text(engine: &Engine, jobs: &Jobs, intake: &Intake, uptime: Durati
             &counted.hint_misses,
         ),
         (
+            "cuts_refused",
+            "Circuits that were said to repeat, and do not.",
+            &counted.cuts_refused,
+        ),
+        (
             "placement_refused",
             "Parts that were given ordinary memory for page-locked.",
             &counted.placements_refused,
@@ -52,6 +57,15 @@ pub(super) fn text(engine: &Engine, jobs: &Jobs, intake: &Intake, uptime: Durati
     ] {
         page.one("counter", &format!("{name}_total"), what, counter.count());
     }
+    page.labelled(
+        "synthesis_total",
+        "Parts synthesised, by how.",
+        "synthesis",
+        [
+            ("segments", counted.syntheses_cut.count()),
+            ("whole", counted.syntheses_whole.count()),
+        ],
+    );
     page.labelled(
         "placement_total",
         "Parts proved, by where their columns were read.",

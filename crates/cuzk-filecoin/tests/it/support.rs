@@ -2,10 +2,17 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use cuzk_core::Workload;
+use blstrs::Scalar;
+use cuzk_core::{Part, Workload};
 use cuzk_filecoin::{FilecoinWorkload, Request};
-use cuzk_synth::{Explained, assign_growing, count, explain};
+use cuzk_synth::{
+    AssignColumns, Explained, Extend, GrownColumns, Sizes, Template, assign_growing, count,
+    explain, survey,
+};
 use serde_json::Value;
+
+/// More than the stored rows of any circuit of 2 KiB take.
+const SURVEY_BYTES: usize = 256 << 20;
 
 pub(crate) const POREP: &[u8] = include_bytes!("../data/porep-2k.json");
 pub(crate) const SNAP: &[u8] = include_bytes!("../data/snap-2k.json");
@@ -52,23 +59,62 @@ pub(crate) fn refused(file: &[u8], change: impl FnOnce(&mut Request)) -> String 
 }
 
 /// The whole truth about a request: its vanilla proofs hold, every row of
-/// every part holds, the blank circuit has the same sizes and densities, and the
-/// inputs are those of a verifier.
+/// every part holds, the blank circuit has the same sizes and densities, the inputs are
+/// those of a verifier, and segments give the columns of the whole.
 pub(crate) fn check_all(workload: &FilecoinWorkload, constraints: usize) {
     workload.check_vanilla().expect("the vanilla proofs hold");
     let circuit = workload.circuit();
     let blank = count(|pass| circuit.synthesize_blank(pass)).expect("blank circuits count");
     assert_eq!(blank.sizes.constraints, constraints);
+    let cut = circuit.cut().expect("every circuit repeats");
+    let template = survey(cut, Extend::Whole, true, SURVEY_BYTES, |pass| {
+        circuit.synthesize_blank(pass)
+    })
+    .expect("blank circuits synthesise")
+    .expect("every circuit repeats");
+    assert_eq!(template.sizes(), blank.sizes);
+    assert_eq!(template.densities(), blank.densities);
     for index in 0..workload.part_count() {
         let part = workload.part(index).expect("the part exists");
-        assert_eq!(part.segments(), 1);
-        let explained = explain(|pass| part.synthesize(0, pass)).expect("synthesises");
+        let explained = explain(|pass| part.synthesize_whole(pass)).expect("synthesises");
         assert_eq!(explained, Explained::Satisfied { constraints });
-        let (_, assigned) =
-            assign_growing(false, |pass| part.synthesize(0, pass)).expect("synthesises");
+        let (whole, assigned) =
+            assign_growing(true, |pass| part.synthesize_whole(pass)).expect("synthesises");
         assert_eq!(assigned.sizes, blank.sizes);
         assert_eq!(assigned.densities, blank.densities);
         let inputs = workload.public_inputs(index).expect("inputs compute");
         assert_eq!(assigned.inputs[1..], inputs);
+        assert!(in_segments(part.as_ref(), &template) == (whole, assigned.inputs));
     }
+}
+
+/// The columns and inputs of a part, filled in segments, the last one first.
+fn in_segments(part: &dyn Part, template: &Template) -> (GrownColumns, Vec<Scalar>) {
+    let Sizes {
+        aux, constraints, ..
+    } = template.sizes();
+    let zeros = |len| vec![Scalar::from(0); len];
+    let mut columns = GrownColumns {
+        a: zeros(constraints),
+        b: zeros(constraints),
+        c: zeros(constraints),
+        aux: zeros(aux),
+    };
+    let into = AssignColumns {
+        a: &mut columns.a,
+        b: &mut columns.b,
+        c: Some(&mut columns.c),
+        aux: &mut columns.aux,
+    };
+    let cut = template.cut(into, part.segments()).expect("room enough");
+    let segments = cut.segments.into_iter().enumerate().rev();
+    let mut filled: Vec<_> = segments
+        .map(|(segment, columns)| {
+            let filled = template.fill(columns, |pass| part.synthesize(segment, pass));
+            filled.expect("the segment is of the circuit")
+        })
+        .collect();
+    filled.reverse();
+    let inputs = template.finish(cut.rest, filled);
+    (columns, inputs)
 }

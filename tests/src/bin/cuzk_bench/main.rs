@@ -16,6 +16,7 @@ mod params;
 mod peer;
 #[cfg(feature = "cuda")]
 mod placements;
+mod synth;
 
 use std::path::PathBuf;
 
@@ -38,6 +39,8 @@ enum Command {
     OneProof(one_proof::Options),
     /// Key generation beside bellperson's.
     Params(params::Options),
+    /// Synthesis of parts, beside bellperson's, or the check of all rows of one part.
+    Synth(synth::Options),
     /// The prover's stage on a GPU.
     #[cfg(feature = "cuda")]
     DeviceProve(device_prove::Options),
@@ -71,6 +74,7 @@ fn main() -> Result<()> {
         Command::CpuProve(options) => cpu_prove::run(&options),
         Command::OneProof(options) => one_proof::run(&options),
         Command::Params(options) => params::run(&options),
+        Command::Synth(options) => synth::run(&options),
         #[cfg(feature = "cuda")]
         Command::DeviceProve(options) => device_prove::run(&options),
         #[cfg(feature = "cuda")]

@@ -265,7 +265,7 @@ fn judge(files: &Path) -> Result<()> {
 
 /// The most memory that this process had, less the pages of its own file, which
 /// nobody allocates.
-fn peak_anonymous_bytes() -> Result<u64> {
+pub(crate) fn peak_anonymous_bytes() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let field = |name: &str| -> Result<u64> {
         let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -1,0 +1,330 @@
+//! Rows of constraints, stored: what a survey keeps and a replay evaluates.
+//!
+//! A term takes six bytes: a variable's place in four, and in two which of the few
+//! thousand different coefficients it has. PoRep of 32 GiB has 7.2 million rows a
+//! challenge, with 17 million terms in A, 7 million in B and 16 million in C.
+
+use std::collections::HashMap;
+
+use bellpepper_core::LinearCombination;
+use blstrs::Scalar;
+use ff::Field;
+use sha2::{Digest, Sha256};
+
+use crate::density::Densities;
+
+/// Where a variable stands, in the two highest bits of its code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Place {
+    BlockAux = 0,
+    SharedAux = 1,
+    BlockInput = 2,
+    SharedInput = 3,
+}
+
+const PLACE_BITS: u32 = 30;
+const INDEX_MASK: u32 = (1 << PLACE_BITS) - 1;
+
+/// Codes of the two most frequent coefficients, one and minus one.
+const ONE: u16 = 0;
+const MINUS_ONE: u16 = 1;
+
+/// A variable by its place and its index there; `None` past 2^30 of them.
+pub(crate) fn code(place: Place, index: usize) -> Option<u32> {
+    let index = u32::try_from(index).ok().filter(|&i| i <= INDEX_MASK)?;
+    Some((place as u32) << PLACE_BITS | index)
+}
+
+/// The place of a code, and its index there.
+pub(crate) fn place(code: u32) -> (Place, usize) {
+    let place = match code >> PLACE_BITS {
+        0 => Place::BlockAux,
+        1 => Place::SharedAux,
+        2 => Place::BlockInput,
+        _ => Place::SharedInput,
+    };
+    (place, (code & INDEX_MASK) as usize)
+}
+
+/// Values by place, in the order of [`Place`].
+pub(crate) type Places<'a> = [&'a [Scalar]; 4];
+
+/// A variable's code with its coefficient.
+pub(crate) type Term = (u32, Scalar);
+
+/// The coefficients of a circuit, each once.
+#[derive(Debug)]
+pub(crate) struct Coefficients {
+    values: Vec<Scalar>,
+    /// Empty once the survey is over.
+    known: HashMap<[u8; 32], u16>,
+}
+
+impl Coefficients {
+    pub(crate) fn new() -> Self {
+        let mut this = Self {
+            values: Vec::new(),
+            known: HashMap::new(),
+        };
+        let (one, minus_one) = (this.code(&Scalar::ONE), this.code(&-Scalar::ONE));
+        assert_eq!((one, minus_one), (Some(ONE), Some(MINUS_ONE)));
+        this
+    }
+
+    /// The code of a coefficient; `None` if there are more than 2^16.
+    fn code(&mut self, coefficient: &Scalar) -> Option<u16> {
+        if let (Some(one), Some(minus_one)) = (self.values.first(), self.values.get(1)) {
+            if coefficient == one {
+                return Some(ONE);
+            }
+            if coefficient == minus_one {
+                return Some(MINUS_ONE);
+            }
+        }
+        let bytes = coefficient.to_bytes_le();
+        if let Some(&code) = self.known.get(&bytes) {
+            return Some(code);
+        }
+        let code = u16::try_from(self.values.len()).ok()?;
+        self.values.push(*coefficient);
+        self.known.insert(bytes, code);
+        Some(code)
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.known = HashMap::new();
+        self.values.shrink_to_fit();
+    }
+
+    pub(crate) fn hash(&self, hash: &mut Sha256) {
+        hash.update((self.values.len() as u64).to_le_bytes());
+        for value in &self.values {
+            hash.update(value.to_bytes_le());
+        }
+    }
+}
+
+/// Rows of one matrix, one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Matrix {
+    /// Terms of each row.
+    lens: Vec<u16>,
+    variables: Vec<u32>,
+    coefficients: Vec<u16>,
+}
+
+/// Where a walk over a matrix stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cursor {
+    row: usize,
+    term: usize,
+}
+
+impl Matrix {
+    pub(crate) fn rows(&self) -> usize {
+        self.lens.len()
+    }
+
+    /// Bytes that it holds, what it may grow into included.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lens.capacity() * 2 + self.variables.capacity() * 4 + self.coefficients.capacity() * 2
+    }
+
+    /// Adds a row. False if the row or its coefficients are more than the codes take.
+    pub(crate) fn push(&mut self, terms: &[Term], coefficients: &mut Coefficients) -> bool {
+        let Ok(len) = u16::try_from(terms.len()) else {
+            return false;
+        };
+        for (variable, coefficient) in terms {
+            let Some(code) = coefficients.code(coefficient) else {
+                return false;
+            };
+            self.variables.push(*variable);
+            self.coefficients.push(code);
+        }
+        self.lens.push(len);
+        true
+    }
+
+    /// Whether the row under the cursor has exactly these terms; moves on to the next.
+    /// Shared variables are stored as places in `links`, which has the variable that
+    /// stands there in this block once a row has told.
+    pub(crate) fn matches(
+        &self,
+        cursor: &mut Cursor,
+        terms: &[Term],
+        coefficients: &Coefficients,
+        links: &mut [Option<u32>],
+    ) -> bool {
+        let Some(&len) = self.lens.get(cursor.row) else {
+            return false;
+        };
+        let range = cursor.term..cursor.term + usize::from(len);
+        cursor.row += 1;
+        cursor.term = range.end;
+        let codes = &self.coefficients[range.clone()];
+        let stored = self.variables[range].iter().zip(codes);
+        terms.len() == usize::from(len)
+            && stored.zip(terms).all(|((&variable, &code), term)| {
+                let same = match place(variable) {
+                    (Place::SharedAux, link) => {
+                        place(term.0).0 == Place::SharedAux
+                            && *links[link].get_or_insert(term.0) == term.0
+                    }
+                    _ => variable == term.0,
+                };
+                same && coefficients.values[usize::from(code)] == term.1
+            })
+    }
+
+    /// Writes the value of each row.
+    pub(crate) fn evaluate(
+        &self,
+        coefficients: &Coefficients,
+        places: &Places<'_>,
+        out: &mut [Scalar],
+    ) {
+        let mut terms = self.variables.iter().zip(&self.coefficients);
+        for (&len, out) in self.lens.iter().zip(out) {
+            let mut sum = Scalar::ZERO;
+            for (&variable, &code) in terms.by_ref().take(usize::from(len)) {
+                let place = places[(variable >> PLACE_BITS) as usize];
+                let value = &place[(variable & INDEX_MASK) as usize];
+                add_term(&mut sum, code, &coefficients.values, value);
+            }
+            *out = sum;
+        }
+    }
+
+    /// Calls `mark` with each variable that the rows use, as often as they do.
+    pub(crate) fn variables(&self, mut mark: impl FnMut(Place, usize)) {
+        for &variable in &self.variables {
+            let (place, index) = place(variable);
+            mark(place, index);
+        }
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.lens.shrink_to_fit();
+        self.variables.shrink_to_fit();
+        self.coefficients.shrink_to_fit();
+    }
+
+    pub(crate) fn hash(&self, hash: &mut Sha256) {
+        hash.update((self.lens.len() as u64).to_le_bytes());
+        hash.update((self.variables.len() as u64).to_le_bytes());
+        // A few thousand numbers at a time, so that the digest is not called for each.
+        let mut bytes = Vec::with_capacity(1 << 14);
+        let mut add = |more: &[u8]| {
+            bytes.extend_from_slice(more);
+            if bytes.len() >= 1 << 14 {
+                hash.update(&bytes);
+                bytes.clear();
+            }
+        };
+        self.lens.iter().for_each(|len| add(&len.to_le_bytes()));
+        self.variables
+            .iter()
+            .for_each(|code| add(&code.to_le_bytes()));
+        self.coefficients
+            .iter()
+            .for_each(|code| add(&code.to_le_bytes()));
+        hash.update(&bytes);
+    }
+}
+
+/// Half of the values are zero, nearly all others one, and four of five coefficients one
+/// or minus one: a multiplication is for what is left, and an addition for what is not the
+/// first of its row.
+#[inline]
+fn add_term(sum: &mut Scalar, code: u16, coefficients: &[Scalar], value: &Scalar) {
+    if *value == Scalar::ZERO {
+        return;
+    }
+    let product = match code {
+        ONE => *value,
+        code => {
+            let coefficient = coefficients[usize::from(code)];
+            if *value == Scalar::ONE {
+                coefficient
+            } else if code == MINUS_ONE {
+                -*value
+            } else {
+                *value * coefficient
+            }
+        }
+    };
+    if *sum == Scalar::ZERO {
+        *sum = product;
+    } else {
+        *sum += product;
+    }
+}
+
+/// The matrices of a range of rows.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) a: Matrix,
+    pub(crate) b: Matrix,
+    /// Without rows where nobody evaluates C.
+    pub(crate) c: Matrix,
+}
+
+impl Rows {
+    pub(crate) fn len(&self) -> usize {
+        self.a.rows()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.a.bytes() + self.b.bytes() + self.c.bytes()
+    }
+
+    /// Marks the variables that are dense in these rows.
+    pub(crate) fn mark(&self, shared: &mut Densities, block: &mut Densities) {
+        self.a.variables(|place, index| match place {
+            Place::SharedAux => shared.a_aux.set(index),
+            Place::BlockAux => block.a_aux.set(index),
+            // Inputs are all in the A query.
+            Place::SharedInput | Place::BlockInput => {}
+        });
+        self.b.variables(|place, index| match place {
+            Place::SharedAux => shared.b_aux.set(index),
+            Place::BlockAux => block.b_aux.set(index),
+            Place::SharedInput => shared.b_inputs.set(index),
+            Place::BlockInput => block.b_inputs.set(index),
+        });
+    }
+
+    pub(crate) fn finish(&mut self) {
+        for matrix in [&mut self.a, &mut self.b, &mut self.c] {
+            matrix.finish();
+        }
+    }
+
+    pub(crate) fn hash(&self, hash: &mut Sha256) {
+        for matrix in [&self.a, &self.b, &self.c] {
+            matrix.hash(hash);
+        }
+    }
+}
+
+/// Gathers the terms of a linear combination whose coefficient is not zero, with the
+/// codes that `input` and `aux` give. False if a variable has none.
+pub(crate) fn gather(
+    into: &mut Vec<Term>,
+    lc: &LinearCombination<Scalar>,
+    input: impl Fn(usize) -> Option<u32>,
+    aux: impl Fn(usize) -> Option<u32>,
+) -> bool {
+    into.clear();
+    let mut add = |code: Option<u32>, coefficient: &Scalar| {
+        if *coefficient == Scalar::ZERO {
+            return true;
+        }
+        code.map(|code| into.push((code, *coefficient))).is_some()
+    };
+    lc.iter_inputs()
+        .all(|(&index, value)| add(input(index), value))
+        && lc.iter_aux().all(|(&index, value)| add(aux(index), value))
+}

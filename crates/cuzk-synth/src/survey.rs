@@ -1,0 +1,368 @@
+//! The survey: whether a circuit repeats where it is said to, row by row, and the rows
+//! of what repeats, stored once.
+//!
+//! A blank circuit is synthesised whole. What comes before the first mark is shared by
+//! all blocks; the first block is stored; of every later one each row is compared with
+//! the stored one, its variables taken relative to where the block begins. Nothing is
+//! left to chance: the circuit is the stored rows, repeated, or the survey says why not.
+//!
+//! Blocks may use different shared variables where the first uses one, such as each its
+//! own challenge of those that are drawn before: a block has a list of *links*, the
+//! shared variables that its rows use, in the order in which the first block meets them.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use bellpepper_core::{LinearCombination, SynthesisError};
+use blstrs::Scalar;
+
+use crate::error::SynthError;
+use crate::rows::{Coefficients, Cursor, Place, Rows, Term, code, gather, place};
+use crate::template::{Extent, Template};
+use crate::{Pass, Sizes};
+
+/// Where a circuit repeats, as its namespaces tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// How deep the namespaces lie that begin blocks, 0 for the outermost.
+    pub depth: usize,
+    /// How the names of those begin (`challenge_`).
+    pub name: &'static str,
+}
+
+/// How much of a circuit a survey reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extend {
+    /// All of it.
+    Whole,
+    /// Up to the end of its first block, for a circuit of which an earlier survey found
+    /// so many blocks.
+    FirstBlock {
+        /// Blocks of the circuit, which all use the same shared variables.
+        blocks: usize,
+    },
+}
+
+/// Why a circuit cannot be cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Uncut {
+    /// No namespace has the name at the depth.
+    NoBlock,
+    /// A block differs from the first one.
+    Differs {
+        /// The block, from 0.
+        block: usize,
+        /// The row within it.
+        row: usize,
+    },
+    /// A block has another number of rows or variables than the first one.
+    OtherSize {
+        /// The block, from 0.
+        block: usize,
+    },
+    /// A row uses variables of another block.
+    Reaches {
+        /// The block, from 0.
+        block: usize,
+        /// The row within it.
+        row: usize,
+    },
+    /// The stored rows would take more memory than they may.
+    TooLarge {
+        /// Bytes that they may take.
+        limit_bytes: usize,
+    },
+    /// More than 2^16 terms in a row or different coefficients.
+    TooVaried,
+}
+
+impl fmt::Display for Uncut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoBlock => f.write_str("nothing in it has the name of a block"),
+            Self::Differs { block, row } => {
+                write!(f, "row {row} of block {block} differs from that of block 0")
+            }
+            Self::OtherSize { block } => {
+                write!(f, "block {block} is not of the size of block 0")
+            }
+            Self::Reaches { block, row } => {
+                write!(
+                    f,
+                    "row {row} of block {block} uses variables of another block"
+                )
+            }
+            Self::TooLarge { limit_bytes } => {
+                write!(f, "its rows take more than {limit_bytes} bytes")
+            }
+            Self::TooVaried => f.write_str("a row or the coefficients are too many"),
+        }
+    }
+}
+
+/// Surveys a blank circuit. The stored rows take at most `limit_bytes` while they are
+/// read, and C stays with them `with_c`.
+///
+/// # Errors
+/// [`SynthError::Circuit`] if the circuit refused. A circuit that cannot be cut is
+/// `Ok(Err(_))`.
+pub fn survey(
+    cut: Cut,
+    extend: Extend,
+    with_c: bool,
+    limit_bytes: usize,
+    synthesize: impl FnOnce(&mut Pass<'_>) -> Result<(), SynthesisError>,
+) -> Result<Result<Template, Uncut>, SynthError> {
+    use bellpepper_core::ConstraintSystem as _;
+    let mut pass = Pass::surveying(Survey::new(cut, extend, limit_bytes));
+    pass.alloc_input(|| "one", || Err(SynthesisError::AssignmentMissing))?;
+    let ended = synthesize(&mut pass);
+    let state = pass.into_survey();
+    match (ended, &state.stopped) {
+        // The circuit was told to stop.
+        (Err(_), Some(_)) | (Ok(()), _) => Ok(state.finish(with_c)),
+        (Err(error), None) => Err(error.into()),
+    }
+}
+
+/// Why the circuit need not go on.
+#[derive(Clone, Debug)]
+enum Stopped {
+    Uncut(Uncut),
+    /// The first block is complete, and no more was asked for.
+    Enough,
+}
+
+/// State of the pass.
+pub(crate) struct Survey {
+    cut: Cut,
+    extend: Extend,
+    limit_bytes: usize,
+    depth: usize,
+    /// Variables and rows so far.
+    at: Sizes,
+    /// Where the current block begins, once there is one.
+    begin: Option<Sizes>,
+    /// Blocks begun.
+    blocks: usize,
+    shared: Extent,
+    block: Option<Extent>,
+    coefficients: Coefficients,
+    shared_rows: Rows,
+    block_rows: Rows,
+    cursors: [Cursor; 3],
+    /// Places of shared variables among the links.
+    known_links: HashMap<u32, u32>,
+    /// Links of the current block.
+    links: Vec<Option<u32>>,
+    /// Links of the blocks before it.
+    all_links: Vec<Box<[u32]>>,
+    scratch: Vec<Term>,
+    stopped: Option<Stopped>,
+}
+
+impl Survey {
+    fn new(cut: Cut, extend: Extend, limit_bytes: usize) -> Self {
+        Self {
+            cut,
+            extend,
+            limit_bytes,
+            depth: 0,
+            at: Sizes::default(),
+            begin: None,
+            blocks: 0,
+            shared: Extent::default(),
+            block: None,
+            coefficients: Coefficients::new(),
+            shared_rows: Rows::default(),
+            block_rows: Rows::default(),
+            cursors: Default::default(),
+            known_links: HashMap::new(),
+            links: Vec::new(),
+            all_links: Vec::new(),
+            scratch: Vec::new(),
+            stopped: None,
+        }
+    }
+
+    /// An error ends a circuit early where the survey knows enough.
+    fn go_on(&self) -> Result<(), SynthesisError> {
+        match self.stopped {
+            None => Ok(()),
+            Some(_) => Err(SynthesisError::Unsatisfiable),
+        }
+    }
+
+    pub(crate) fn alloc(&mut self) -> Result<usize, SynthesisError> {
+        self.go_on()?;
+        self.at.aux += 1;
+        Ok(self.at.aux - 1)
+    }
+
+    pub(crate) fn alloc_input(&mut self) -> Result<usize, SynthesisError> {
+        self.go_on()?;
+        self.at.inputs += 1;
+        Ok(self.at.inputs - 1)
+    }
+
+    pub(crate) fn enforce(&mut self, lcs: [LinearCombination<Scalar>; 3]) {
+        if self.stopped.is_some() {
+            return;
+        }
+        if let Err(uncut) = self.row(&lcs) {
+            self.stopped = Some(Stopped::Uncut(uncut));
+        }
+        self.at.constraints += 1;
+    }
+
+    fn row(&mut self, lcs: &[LinearCombination<Scalar>; 3]) -> Result<(), Uncut> {
+        let (shared, begin) = (self.shared, self.begin);
+        let block = self.blocks.saturating_sub(1);
+        let row = self.at.constraints - begin.map_or(0, |begin| begin.constraints);
+        let input = |index: usize| match begin {
+            Some(begin) if index >= shared.inputs => {
+                code(Place::BlockInput, index.checked_sub(begin.inputs)?)
+            }
+            _ => code(Place::SharedInput, index),
+        };
+        let aux = |index: usize| match begin {
+            Some(begin) if index >= shared.aux => {
+                code(Place::BlockAux, index.checked_sub(begin.aux)?)
+            }
+            _ => code(Place::SharedAux, index),
+        };
+        let rows = match begin {
+            None => &mut self.shared_rows,
+            Some(_) => &mut self.block_rows,
+        };
+        let matrices = [&mut rows.a, &mut rows.b, &mut rows.c];
+        for ((matrix, lc), cursor) in matrices.into_iter().zip(lcs).zip(&mut self.cursors) {
+            if !gather(&mut self.scratch, lc, input, aux) {
+                return Err(Uncut::Reaches { block, row });
+            }
+            if self.blocks > 1 {
+                let (terms, links) = (&self.scratch, &mut self.links);
+                if !matrix.matches(cursor, terms, &self.coefficients, links) {
+                    return Err(Uncut::Differs { block, row });
+                }
+                continue;
+            }
+            if self.blocks == 1 {
+                for term in &mut self.scratch {
+                    link(&mut term.0, &mut self.known_links, &mut self.links);
+                }
+            }
+            if !matrix.push(&self.scratch, &mut self.coefficients) {
+                return Err(Uncut::TooVaried);
+            }
+        }
+        // Now and then is enough for a limit that is a share of a large memory.
+        if self.blocks <= 1 && self.at.constraints.is_multiple_of(1 << 12) {
+            self.check_bytes()?;
+        }
+        Ok(())
+    }
+
+    fn check_bytes(&self) -> Result<(), Uncut> {
+        let limit_bytes = self.limit_bytes;
+        if self.shared_rows.bytes() + self.block_rows.bytes() > limit_bytes {
+            return Err(Uncut::TooLarge { limit_bytes });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn push_namespace<N: Into<String>>(&mut self, name: impl FnOnce() -> N) {
+        if self.depth == self.cut.depth
+            && self.stopped.is_none()
+            && name().into().starts_with(self.cut.name)
+        {
+            self.begin_block();
+        }
+        self.depth += 1;
+    }
+
+    pub(crate) fn pop_namespace(&mut self) {
+        self.depth -= 1;
+    }
+
+    fn begin_block(&mut self) {
+        if let Err(uncut) = self.end_block() {
+            self.stopped = Some(Stopped::Uncut(uncut));
+        } else if self.blocks == 1 && self.extend != Extend::Whole {
+            self.stopped = Some(Stopped::Enough);
+        } else {
+            self.begin = Some(self.at);
+            self.blocks += 1;
+            self.cursors = Default::default();
+            if self.blocks > 1 {
+                self.links.fill(None);
+            }
+        }
+    }
+
+    /// What was read since the last mark is a whole: the shared beginning, the first
+    /// block, or one that must be as large as that.
+    fn end_block(&mut self) -> Result<(), Uncut> {
+        let Some(begin) = self.begin else {
+            self.shared = Extent::between(&Sizes::default(), &self.at);
+            return Ok(());
+        };
+        let extent = Extent::between(&begin, &self.at);
+        let known = self.links.iter().map(|link| link.map(|code| place(code).1));
+        let links: Option<Box<[u32]>> = known.map(|index| u32::try_from(index?).ok()).collect();
+        match self.block {
+            None => self.block = Some(extent),
+            // A block of fewer rows has not met all links.
+            Some(first) if first == extent && links.is_some() => {}
+            Some(_) => {
+                let block = self.blocks - 1;
+                return Err(Uncut::OtherSize { block });
+            }
+        }
+        self.all_links.extend(links);
+        Ok(())
+    }
+
+    fn finish(mut self, with_c: bool) -> Result<Template, Uncut> {
+        match self.stopped.take() {
+            Some(Stopped::Uncut(uncut)) => return Err(uncut),
+            Some(Stopped::Enough) => {}
+            None => self.end_block()?,
+        }
+        let block = self.block.ok_or(Uncut::NoBlock)?;
+        self.check_bytes()?;
+        let mut links = self.all_links;
+        if let Extend::FirstBlock { blocks } = self.extend {
+            // The number comes from a file, and may be any.
+            let each = size_of::<Box<[u32]>>() + size_of_val(&*links[0]);
+            let limit_bytes = self.limit_bytes;
+            if blocks.checked_mul(each).is_none_or(|all| all > limit_bytes) {
+                return Err(Uncut::TooLarge { limit_bytes });
+            }
+            let first = links[0].clone();
+            links.resize(blocks, first);
+        }
+        self.coefficients.finish();
+        Ok(Template::new(
+            (self.shared, self.shared_rows),
+            (block, self.block_rows),
+            links,
+            self.coefficients,
+            with_c,
+        ))
+    }
+}
+
+/// Turns the code of a shared variable into that of its place among the links, which is
+/// the next one if it is new. Other codes stay.
+fn link(variable: &mut u32, known: &mut HashMap<u32, u32>, links: &mut Vec<Option<u32>>) {
+    if place(*variable).0 != Place::SharedAux {
+        return;
+    }
+    let next = links.len();
+    let place = *known.entry(*variable).or_insert_with(|| {
+        links.push(Some(*variable));
+        code(Place::SharedAux, next).expect("fewer links than shared variables")
+    });
+    *variable = place;
+}

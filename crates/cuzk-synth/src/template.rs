@@ -1,0 +1,223 @@
+//! A circuit as its stored rows: what all blocks share, one block, and how often it is
+//! repeated.
+
+use blstrs::Scalar;
+use sha2::{Digest, Sha256};
+
+use crate::density::{Densities, DensityBits};
+use crate::rows::{Coefficients, Matrix, Places, Rows};
+use crate::{Sizes, witness::Written};
+
+/// Variables and rows of a range of a circuit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Public inputs.
+    pub inputs: usize,
+    /// Auxiliary variables.
+    pub aux: usize,
+    /// Constraints.
+    pub constraints: usize,
+}
+
+impl Extent {
+    pub(crate) fn between(from: &Sizes, to: &Sizes) -> Self {
+        Self {
+            inputs: to.inputs - from.inputs,
+            aux: to.aux - from.aux,
+            constraints: to.constraints - from.constraints,
+        }
+    }
+
+    pub(crate) fn and(self, times: usize, other: Self) -> Self {
+        Self {
+            inputs: self.inputs + times * other.inputs,
+            aux: self.aux + times * other.aux,
+            constraints: self.constraints + times * other.constraints,
+        }
+    }
+}
+
+/// A circuit that repeats, stored once: from a witness it gives the same columns as a
+/// synthesis of the whole circuit, without building a single linear combination.
+///
+/// Memory: six bytes a term and two a row and matrix, of the shared rows and one block.
+/// For a PoRep of 32 GiB that is 180 MB without C.
+#[derive(Debug)]
+pub struct Template {
+    shared: Extent,
+    block: Extent,
+    /// Of each block, the shared variables that its rows use, by place.
+    links: Vec<Box<[u32]>>,
+    coefficients: Coefficients,
+    shared_rows: Rows,
+    block_rows: Rows,
+    with_c: bool,
+    digest: [u8; 32],
+}
+
+impl Template {
+    pub(crate) fn new(
+        (shared, mut shared_rows): (Extent, Rows),
+        (block, mut block_rows): (Extent, Rows),
+        links: Vec<Box<[u32]>>,
+        coefficients: Coefficients,
+        with_c: bool,
+    ) -> Self {
+        let mut hash = Sha256::new();
+        for extent in [shared, block] {
+            for count in [extent.inputs, extent.aux, extent.constraints] {
+                hash.update((count as u64).to_le_bytes());
+            }
+        }
+        hash.update((links.len() as u64).to_le_bytes());
+        for link in links.iter().flatten() {
+            hash.update(link.to_le_bytes());
+        }
+        coefficients.hash(&mut hash);
+        for rows in [&mut shared_rows, &mut block_rows] {
+            rows.hash(&mut hash);
+            if !with_c {
+                rows.c = Matrix::default();
+            }
+            rows.finish();
+        }
+        Self {
+            shared,
+            block,
+            links,
+            coefficients,
+            shared_rows,
+            block_rows,
+            with_c,
+            digest: hash.finalize().into(),
+        }
+    }
+
+    /// What comes before the first block, the constant one included.
+    pub fn shared(&self) -> Extent {
+        self.shared
+    }
+
+    /// One block.
+    pub fn block(&self) -> Extent {
+        self.block
+    }
+
+    /// Number of blocks.
+    pub fn blocks(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Whether all blocks use the same shared variables.
+    pub fn is_uniform(&self) -> bool {
+        self.links.windows(2).all(|pair| pair[0] == pair[1])
+    }
+
+    /// Whether C can be evaluated.
+    pub fn has_c(&self) -> bool {
+        self.with_c
+    }
+
+    /// Bytes that the stored rows take.
+    pub fn bytes(&self) -> u64 {
+        let links: usize = self.links.iter().map(|links| links.len() * 4).sum();
+        (self.shared_rows.bytes() + self.block_rows.bytes() + links) as u64
+    }
+
+    /// A digest of the three matrices and the numbers of blocks, variables and rows:
+    /// equal for equal circuits.
+    pub fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+
+    /// Element counts of the whole circuit, the input rows included.
+    pub fn sizes(&self) -> Sizes {
+        let whole = self.shared.and(self.blocks(), self.block);
+        Sizes {
+            inputs: whole.inputs,
+            aux: whole.aux,
+            constraints: whole.constraints + whole.inputs,
+        }
+    }
+
+    /// The densities of the whole circuit.
+    pub fn densities(&self) -> Densities {
+        let Sizes { inputs, aux, .. } = self.sizes();
+        let zeros = |inputs: usize, aux: usize| Densities {
+            a_aux: DensityBits::zeros(aux),
+            b_inputs: DensityBits::zeros(inputs),
+            b_aux: DensityBits::zeros(aux),
+        };
+        let mut whole = zeros(inputs, aux);
+        let mut block = zeros(self.block.inputs, self.block.aux);
+        let link_count = self.links.first().map_or(0, |links| links.len());
+        let mut linked = zeros(self.shared.inputs, link_count);
+        self.shared_rows.mark(&mut whole, &mut block);
+        self.block_rows.mark(&mut linked, &mut block);
+        whole.b_inputs.add_at(0, &linked.b_inputs);
+        for (index, links) in self.links.iter().enumerate() {
+            let begin = self.shared.and(index, self.block);
+            whole.a_aux.add_at(begin.aux, &block.a_aux);
+            whole.b_inputs.add_at(begin.inputs, &block.b_inputs);
+            whole.b_aux.add_at(begin.aux, &block.b_aux);
+            for (place, &variable) in links.iter().enumerate() {
+                let pairs = [
+                    (&linked.a_aux, &mut whole.a_aux),
+                    (&linked.b_aux, &mut whole.b_aux),
+                ];
+                for (linked, whole) in pairs {
+                    if linked.contains(place) {
+                        whole.set(variable as usize);
+                    }
+                }
+            }
+        }
+        whole
+    }
+
+    /// Writes the rows that all blocks share.
+    pub(crate) fn evaluate_shared(&self, written: &Written<'_>, out: RowsOut<'_>) {
+        let places = [&[][..], written.shared_aux, &[], written.shared_inputs];
+        self.evaluate(&self.shared_rows, &places, out);
+    }
+
+    /// Writes the rows of block `block`, which is number `index` of those written.
+    pub(crate) fn evaluate_block(
+        &self,
+        block: usize,
+        index: usize,
+        written: &Written<'_>,
+        out: RowsOut<'_>,
+    ) {
+        let Extent { inputs, aux, .. } = self.block;
+        let links = &self.links[block];
+        let linked: Vec<Scalar> = links
+            .iter()
+            .map(|&variable| written.shared_aux[variable as usize])
+            .collect();
+        let places = [
+            &written.aux[index * aux..][..aux],
+            &linked,
+            &written.inputs[index * inputs..][..inputs],
+            written.shared_inputs,
+        ];
+        self.evaluate(&self.block_rows, &places, out);
+    }
+
+    fn evaluate(&self, rows: &Rows, places: &Places<'_>, out: RowsOut<'_>) {
+        debug_assert_eq!(rows.len(), out.a.len());
+        rows.a.evaluate(&self.coefficients, places, out.a);
+        rows.b.evaluate(&self.coefficients, places, out.b);
+        if let Some(c) = out.c {
+            assert!(self.with_c, "C was asked of a template without it");
+            rows.c.evaluate(&self.coefficients, places, c);
+        }
+    }
+}
+
+/// Where the values of rows go.
+pub(crate) struct RowsOut<'a> {
+    pub(crate) a: &'a mut [Scalar],
+    pub(crate) b: &'a mut [Scalar],
+    pub(crate) c: Option<&'a mut [Scalar]>,
+}
