@@ -10,6 +10,10 @@ use crate::backend::Backend;
 use crate::cpu::h::{CSource, Transforms};
 use crate::error::BackendError;
 
+/// More slots than any device has use for: while one computes, the columns of the next
+/// are there.
+pub const DEVICE_SLOTS_MAX: usize = 4;
+
 /// How a backend on a device works.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceOptions {
@@ -21,7 +25,8 @@ pub struct DeviceOptions {
     /// Proofs that may wait behind the one that is computed, in slots or before them; one
     /// more is refused.
     pub queue_len_max: usize,
-    /// Proofs that have a place on the device at the same time, 1 to 4: while one is
+    /// Proofs that have a place on the device at the same time, 1 to
+    /// [`DEVICE_SLOTS_MAX`]: while one is
     /// computed, the columns of the next are uploaded. Fewer where the device has no
     /// room for so many beside their keys.
     pub slots: usize,
@@ -35,11 +40,12 @@ pub struct DeviceOptions {
     /// Whether zeros and ones are taken out before a multiplication.
     pub is_split: bool,
     /// Whether threads of the host sort scalars by value, for keys that are on the
-    /// device, and not the device itself. It takes 4 bytes of host memory an entry.
+    /// device, and not the device itself. It takes 12 bytes of host memory an entry.
     pub is_split_on_host: bool,
     /// Whether the sum over the key's section `b_g2` is made by threads of the host, from
     /// its points there, while the device makes the others. It takes 32 bytes of host
-    /// memory a point beside the work, and 192 where the key is in its file.
+    /// memory a point beside the work, and 192 where the key is in its file. The device has
+    /// its place for the section all the same.
     pub is_b_g2_on_host: bool,
     /// Bits of a multiplication's windows, 10 to 20; chosen by its size if `None`.
     pub window_bits: Option<u32>,
@@ -124,7 +130,8 @@ pub type TakeBuffers = dyn Fn(&[usize]) -> Option<Vec<PinnedBacking>> + Send + S
 /// A backend on a device.
 ///
 /// # Errors
-/// [`BackendError::Device`] with what is missing, and [`BackendError::Start`].
+/// [`BackendError::Device`] with what is missing, [`BackendError::DeviceMemory`] where
+/// others leave less than is asked, and [`BackendError::Start`].
 pub fn open_device(
     options: DeviceOptions,
     buffers: DeviceBuffers,

@@ -90,11 +90,13 @@ pub enum BackendError {
 }
 
 impl BackendError {
-    /// Whether the same request would end the same way again.
+    /// Whether the same request would end the same way again, on any device.
     pub fn is_final(&self) -> bool {
         match self {
-            Self::Mismatch { .. } | Self::Key(_) | Self::DeviceMemory { .. } => true,
+            Self::Mismatch { .. } => true,
             Self::Lost
+            | Self::Key(_)
+            | Self::DeviceMemory { .. }
             | Self::Start { .. }
             | Self::QueueFull { .. }
             | Self::Device { .. }

@@ -49,7 +49,8 @@ mod verify;
 mod watch;
 
 pub use accelerator::{
-    DeviceBuffers, DeviceOptions, DeviceReport, KeyMemory, TakeBuffers, devices, open_device,
+    DEVICE_SLOTS_MAX, DeviceBuffers, DeviceOptions, DeviceReport, KeyMemory, TakeBuffers, devices,
+    open_device,
 };
 pub use backend::{
     Backend, Completion, DeviceUse, Pending, PhaseTimes, ProveRequest, Proved, Upload, pending,

@@ -41,11 +41,20 @@ pub(super) fn open(config: &Config, budget: &Budget) -> Result<Proving, NoDevice
             Err(reason) => left_out.add(reason)?,
         }
     }
-    let Some(first) = chosen.first() else {
+    let threads = threads(config.threads);
+    let mut page_locked = None;
+    while let (None, Some(device)) = (&page_locked, chosen.first()) {
+        match page_locked_memory(device.ordinal, threads) {
+            Ok(memory) => page_locked = Some(memory),
+            Err(reason) => {
+                left_out.add(format!("device {}: {reason}", device.ordinal))?;
+                chosen.remove(0);
+            }
+        }
+    }
+    let Some(page_locked) = page_locked else {
         return Err(left_out.none());
     };
-    let threads = threads(config.threads);
-    let page_locked = page_locked_memory(first.ordinal, threads).map_err(NoDevice::Absent)?;
     let limit = page_locked_limit(config, budget.limit_bytes())
         .map_err(|error| NoDevice::Wrong(error.into()))?;
     let mut memory = ColumnMemory::heap(budget.clone()).with_page_locked(

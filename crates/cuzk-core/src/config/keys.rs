@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use cuzk_gpu::DEVICE_SLOTS_MAX;
+
 use super::device::DeviceChoice;
 use super::serve::{MESSAGE_BYTES_LIMIT, Preload};
 use super::tuning::{DevicePolicy, KeyTier, Placement, PlacementRefused, Sizing, Synthesis};
@@ -22,9 +24,6 @@ pub struct Key {
 
 /// More threads than any machine has cores: a typing error.
 const THREADS_MAX: usize = 4096;
-
-/// More places than a device has use for.
-const DEVICE_SLOTS_MAX: usize = 4;
 
 fn at_least_one(value: &Value) -> Result<usize, String> {
     match value.count()? {

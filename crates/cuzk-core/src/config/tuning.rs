@@ -20,7 +20,8 @@ pub struct Tuning {
     /// Where proofs are made on a device, sort scalars into zeros, ones and the rest on
     /// the processor.
     pub split_on_cpu: bool,
-    /// Where proofs are made on a device, make the sum over `b_g2` on the processor.
+    /// Where proofs are made on a device, make the sum over `b_g2` on the processor. The
+    /// section is brought to the device all the same.
     pub b_g2_on_cpu: bool,
     /// Make every proof on the device and on the processor, and compare what they
     /// compute step by step.

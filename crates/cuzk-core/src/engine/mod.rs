@@ -95,6 +95,14 @@ impl Engine {
             device_slots: shared.backends.slots(),
             retries_max: RETRIES_MAX,
         };
+        if limits.parts_in_flight_max <= limits.device_slots {
+            let (max, slots) = (limits.parts_in_flight_max, limits.device_slots);
+            tracing::warn!(
+                max,
+                slots,
+                "engine.parts_in_flight_max leaves slots of devices idle"
+            );
+        }
         let (outbox, inbox) = channel();
         let dispatcher = Dispatcher::new(Arc::clone(&shared), limits, outbox.clone(), inbox);
         let thread = std::thread::Builder::new()

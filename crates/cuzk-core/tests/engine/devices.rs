@@ -246,7 +246,15 @@ impl Backend for Small {
 
     fn submit(&self, request: ProveRequest) -> Pending {
         self.seen.fetch_add(1, Ordering::SeqCst);
-        Card::refuse(request, too_small())
+        Card::refuse(request, wrong_length())
+    }
+}
+
+fn wrong_length() -> BackendError {
+    BackendError::Mismatch {
+        what: "scalars in column a",
+        have: 2,
+        want: 3,
     }
 }
 
@@ -264,8 +272,8 @@ fn what_would_end_the_same_way_is_not_tried_again() {
     let house = House::new(&[20]);
     let small = Small::new(false);
     let engine = house.engine_on(PLENTY, Arc::clone(&small) as Arc<dyn Backend>);
-    let error = prove(&engine, &SquaresJob::new(20, 3, 1)).expect_err("too small");
-    assert_eq!(error.to_string(), format!("part 0: {}", too_small()));
+    let error = prove(&engine, &SquaresJob::new(20, 3, 1)).expect_err("refused");
+    assert_eq!(error.to_string(), format!("part 0: {}", wrong_length()));
     assert_eq!(small.seen.load(Ordering::SeqCst), 1);
     assert_eq!(engine.metrics().parts_retried.count(), 0);
 }
@@ -304,8 +312,8 @@ fn parts_go_to_the_device_that_has_room_for_them() {
     engine
         .check(&Squares { rounds: 20 })
         .expect("one is enough");
-    // It only says what it met, but it was asked.
-    prove(&engine, &SquaresJob::new(20, 3, 1)).expect_err("too small");
+    // It refuses what it gets, but it was asked.
+    prove(&engine, &SquaresJob::new(20, 3, 1)).expect_err("refused");
     let seen = [small, large].map(|device| device.seen.load(Ordering::SeqCst));
     assert_eq!(seen, [0, 1]);
 }

@@ -81,7 +81,12 @@ impl State {
                 in_progress: whole(load.running),
             });
         GetStatusResponse {
-            gpus: self.engine.devices().into_iter().map(gpu_status).collect(),
+            gpus: {
+                // One that gets no part any more is none to send work for.
+                let devices = self.engine.devices().into_iter();
+                let in_service = devices.filter(|state| state.lost.is_none());
+                in_service.map(gpu_status).collect()
+            },
             loaded_srs: self.keys.list(),
             queues: queues.collect(),
             total_proofs_completed: self.engine.metrics().jobs_completed.count(),

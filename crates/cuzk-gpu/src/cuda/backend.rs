@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::sync::mpsc::{SendError, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use blstrs::Scalar;
@@ -13,7 +13,7 @@ use super::owner::{About, Owner, Task};
 use super::plan::{Counts, Needs, SCALAR_BYTES, point_bytes};
 use super::points::PointBytes;
 use super::resident::{ResidentKey, ResidentShape};
-use crate::accelerator::{DeviceBuffers, DeviceOptions};
+use crate::accelerator::{DEVICE_SLOTS_MAX, DeviceBuffers, DeviceOptions};
 use crate::backend::{Backend, DeviceUse, Pending, ProveRequest, Upload, pending};
 use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::cpu::h::CSource;
@@ -63,10 +63,6 @@ impl CudaBackend {
     /// where others leave less than `memory_bytes_max`, and [`BackendError::Start`].
     pub fn start(options: DeviceOptions, buffers: DeviceBuffers) -> Result<Self, BackendError> {
         check_options(&options)?;
-        let options = DeviceOptions {
-            slots: options.slots.clamp(1, SLOTS_MAX),
-            ..options
-        };
         let memory = Arc::new(MemoryUse::default());
         let upload = match buffers.columns {
             Some(_) => Upload::Staged,
@@ -146,10 +142,15 @@ impl CudaBackend {
             }));
             return pending;
         }
-        // If the thread is gone the task is dropped with its completion, and says so.
-        let _ = self
-            .outbox
-            .send(Event::Message(Task::Prove(Box::new(job), completion)));
+        let task = Event::Message(Task::Prove(Box::new(job), completion));
+        if let Err(SendError(Event::Message(Task::Prove(job, completion)))) = self.outbox.send(task)
+        {
+            // The thread is gone, and will take no other.
+            self.taken.fetch_sub(1, Ordering::AcqRel);
+            self.memory.is_lost.store(true, Ordering::Relaxed);
+            completion.columns_read(job.columns);
+            completion.done(Err(BackendError::Lost));
+        }
         pending
     }
 
@@ -165,10 +166,6 @@ impl CudaBackend {
         self.outbox.send(task).map_err(|_| BackendError::Lost)
     }
 }
-
-/// More slots than any device has use for: while one computes, the columns of the next
-/// are there.
-const SLOTS_MAX: usize = 4;
 
 impl CudaBackend {
     /// What proofs of a circuit take on the device.
@@ -191,6 +188,9 @@ fn check_options(options: &DeviceOptions) -> Result<(), BackendError> {
         Some(bits) if !(10..=20).contains(&bits) => format!("windows of {bits} bits, not 10 to 20"),
         _ if chunk < 32 || !chunk.is_multiple_of(32) => {
             format!("chunks of {chunk} entries, no multiple of 32")
+        }
+        _ if !(1..=DEVICE_SLOTS_MAX).contains(&options.slots) => {
+            format!("{} slots, not 1 to {DEVICE_SLOTS_MAX}", options.slots)
         }
         _ => return Ok(()),
     };
@@ -280,7 +280,8 @@ impl Backend for CudaBackend {
         let count = |section| key.count(section) as u64;
         let mut bytes = 1 << 20;
         if self.options.is_split_on_host {
-            bytes += 4 * (count(Section::L) + count(Section::A) + count(Section::BG1));
+            // Blocks, and what grows as they are put together.
+            bytes += 12 * (count(Section::L) + count(Section::A) + count(Section::BG1));
         }
         if self.options.is_b_g2_on_host {
             let points = key.count(Section::BG2);

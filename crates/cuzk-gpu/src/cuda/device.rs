@@ -73,13 +73,8 @@ impl Lane {
 }
 
 impl Device {
-    /// Opens the device of this number; at most `limit_bytes` of its memory are
-    /// used, all of it if `None`.
-    pub(super) fn open(
-        ordinal: usize,
-        limit_bytes: Option<u64>,
-        memory: Arc<MemoryUse>,
-    ) -> Result<Self, BackendError> {
+    /// Opens the device of this number.
+    pub(super) fn open(ordinal: usize, memory: Arc<MemoryUse>) -> Result<Self, BackendError> {
         let refused = |reason: String| BackendError::Device {
             call: "open the device",
             reason,
@@ -119,7 +114,7 @@ impl Device {
         }
         // What others hold now, and the driver itself, cannot be had.
         let free = device.free_bytes()?;
-        device.limit_bytes = limit_bytes.map_or(free, |limit| limit.min(free));
+        device.limit_bytes = free;
         Ok(device)
     }
 
@@ -306,12 +301,6 @@ impl Device {
     pub(super) async fn passed(&self, lane: Lane) -> Result<(), BackendError> {
         let fence = self.fence(lane)?;
         fence.await.unwrap_or(Err(BackendError::Lost))
-    }
-
-    /// Drops an error that the library kept of a call nobody hears, such as freeing an
-    /// event: the next call would return it for a proof that has nothing to do with it.
-    pub(super) fn forget_unheard(&self) {
-        let _ = self.context.check_err();
     }
 
     /// Waits, beside others, for all lanes, after something failed: what was queued may

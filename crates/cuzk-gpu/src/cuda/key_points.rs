@@ -101,7 +101,8 @@ impl KeyPoints<'_> {
                 }
             }
             Origin::Host(key) => {
-                // SAFETY: as above; a key that is whole is fetched no more.
+                // SAFETY: as above; a key is fetched by the one proof that has the
+                // staging, and no more once it is whole.
                 unsafe { key.bring(device, section, range.start, points) }?;
                 device.record(Lane::Keys, &clock.brought[place])?;
                 device.follow(Lane::Compute, &clock.brought[place])?;

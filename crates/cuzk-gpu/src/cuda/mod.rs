@@ -3,7 +3,7 @@
 //! A proof's columns are copied to the device and given back; everything else
 //! happens there. The points of keys and the index lists of circuits stay on the
 //! device from proof to proof, least recently used first to go. One thread owns the
-//! device (`backend`); kernels are C++ beyond a narrow border (`border`, and the
+//! device (`owner`); kernels are C++ beyond a narrow border (`border`, and the
 //! folder `cuda/` of this crate), most of them sppark's.
 //!
 //! All device memory is one allocation, made at the start (`arena`); what lies in it,

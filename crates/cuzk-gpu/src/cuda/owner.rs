@@ -102,7 +102,7 @@ impl Owner {
         memory: Arc<MemoryUse>,
         taken: Arc<AtomicUsize>,
     ) -> Result<Self, BackendError> {
-        let device = Device::open(options.ordinal, None, memory)?;
+        let device = Device::open(options.ordinal, memory)?;
         // Measured after this, free memory is what no kernel needs.
         warm_up(&device)?;
         let mut holdings = Holdings::new(Arena::new(&device, options.memory_bytes_max)?);
@@ -290,7 +290,6 @@ impl Carried<'_> {
         let owner = self.owner;
         let options = &owner.options;
         let device = &owner.device;
-        device.forget_unheard();
         let sizes = &self.shape.sizes;
         let read = columns.as_ref().expect("the columns of a new job");
         let layout = layout(options, sizes);
@@ -437,31 +436,37 @@ impl Carried<'_> {
         if let Points::Pieces { .. } = &held.points {
             *host_key = owner.host_keys.take().await.place_of(self.source).await?;
         }
+        let is_loaded = |key: &Option<Rc<HostKey>>| key.as_ref().is_some_and(|key| key.is_loaded());
+        // Before the turn to compute, which nobody keeps while another brings a key. One
+        // proof at a time has it, so one at a time fetches a key to stay in host memory.
+        let staging = match &held.points {
+            Points::Pieces { .. } if !is_loaded(host_key) => Some(owner.staging.take().await),
+            Points::Resident(_) if sorted.is_some() => Some(owner.staging.take().await),
+            _ => None,
+        };
         let queued = {
             let _turn = owner.compute.take().await;
-            let mut points = match &held.points {
-                Points::Resident(key) => KeyPoints::Resident(key),
-                Points::Pieces { places, len } => KeyPoints::Streamed {
-                    from: match host_key {
+            let (mut points, sorted) = match &held.points {
+                Points::Resident(key) => (KeyPoints::Resident(key), sorted.zip(staging)),
+                Points::Pieces { places, len } => {
+                    let from = match host_key {
                         Some(key) if key.is_loaded() => Origin::Host(key),
                         keep => Origin::Source {
                             source: self.source,
-                            staging: owner.staging.take().await,
+                            staging: staging.expect("a key that is loaded stays so"),
                             keep: keep.as_deref(),
                         },
-                    },
-                    places: places.each_ref().map(|place| place.region()),
-                    piece_len: *len,
-                    count: 0,
-                },
+                    };
+                    let streamed = KeyPoints::Streamed {
+                        from,
+                        places: places.each_ref().map(|place| place.region()),
+                        piece_len: *len,
+                        count: 0,
+                    };
+                    (streamed, None)
+                }
             };
-            let on_host = OnHost {
-                sorted: match sorted {
-                    Some(sorted) => Some((sorted, owner.staging.take().await)),
-                    None => None,
-                },
-                is_b_g2,
-            };
+            let on_host = OnHost { sorted, is_b_g2 };
             let lists = &held.lists;
             prove(bench, &self.statement, &mut points, lists, on_host).await?
         };

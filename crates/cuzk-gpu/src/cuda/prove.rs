@@ -437,8 +437,8 @@ pub(super) fn quotient_of(bench: &Bench<'_>, len: usize) -> Result<(), BackendEr
         Transforms::Seven => 7,
     };
     call("the quotient polynomial", |message| {
-        // SAFETY: three regions of `len` scalars, written by an upload that was waited
-        // for.
+        // SAFETY: three regions of `len` scalars each; what the kernels read was written
+        // by an upload that was waited for, or by the kernel before.
         unsafe {
             border::cuzk_quotient(
                 bench.device.raw(),

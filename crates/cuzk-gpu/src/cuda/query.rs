@@ -367,7 +367,8 @@ impl Query {
         let address = |region: Option<Region>| region.map_or(std::ptr::null_mut(), |r| r.address());
         let words = |region: Option<Region>| region.map_or(0, |r| r.bytes() as usize / 4);
         call("gathering scalars", |message| {
-            // SAFETY: entries were made by `split` from indices it checked; the
+            // SAFETY: entries are places of this query and indices are those of its
+            // circuit's variables, whose number was compared with the columns'; the
             // function compares the lengths with what it needs.
             unsafe {
                 border::cuzk_gather_scalars(

@@ -4,7 +4,7 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzk_pinned::PinnedBacking;
 
@@ -193,7 +193,8 @@ impl Staging {
                 None => to,
             };
             // SAFETY: the buffer is not written again before `free` has passed; where
-            // that cannot be had, the caller waits for the lane.
+            // that cannot be had, the caller waits for the lane, or for the device if
+            // that fails.
             unsafe { device.copy_in(Lane::Keys, copied_to, staged) }?;
             if let Some(section) = encoded {
                 decode(device, section, copied_to, len, start as u64, to, faults)?;
@@ -215,8 +216,8 @@ fn panicked() -> BackendError {
     BackendError::Panic("a reader of key points".to_owned())
 }
 
-/// Reads points in parallel.
-fn read_points(
+/// Reads points in parallel, or what no thread could be had for on this one.
+pub(super) fn read_points(
     source: &dyn PointBytes,
     section: Section,
     start: usize,
@@ -226,16 +227,24 @@ fn read_points(
     let bytes = point_bytes(section) as usize;
     let count = staged.len() / bytes;
     let share = count.div_ceil(threads.get()).max(1);
+    let pieces = Mutex::new(staged.chunks_mut(share * bytes).enumerate());
+    let read = || -> Result<(), BackendError> {
+        loop {
+            let next = pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((at, piece)) = next else {
+                return Ok(());
+            };
+            source.read(section, start + at * share, piece)?;
+        }
+    };
     std::thread::scope(|scope| {
-        let readers: Vec<_> = staged
-            .chunks_mut(share * bytes)
-            .enumerate()
-            .map(|(at, piece)| scope.spawn(move || source.read(section, start + at * share, piece)))
-            .collect();
-        readers.into_iter().try_for_each(|reader| {
-            let read = reader.join().map_err(|_| panicked())?;
-            read.map_err(BackendError::from)
-        })
+        let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, read);
+        let readers: Vec<_> = (1..threads.get()).map_while(|at| spawn(at).ok()).collect();
+        let here = read();
+        let there = readers
+            .into_iter()
+            .try_for_each(|reader| reader.join().map_err(|_| panicked())?);
+        here.and(there)
     })
 }
 

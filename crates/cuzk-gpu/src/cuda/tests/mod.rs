@@ -7,6 +7,7 @@ mod holdings;
 mod keys;
 mod multiples;
 mod proofs;
+mod reading;
 mod sizes;
 mod slots;
 mod small;
@@ -47,7 +48,7 @@ fn opened<T>(result: Result<T, impl std::fmt::Display>) -> Option<T> {
 
 /// The first device, on this thread.
 fn device() -> Option<Device> {
-    opened(Device::open(0, None, Arc::new(MemoryUse::default())))
+    opened(Device::open(0, Arc::new(MemoryUse::default())))
 }
 
 /// Page-locked buffers.
