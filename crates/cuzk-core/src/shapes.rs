@@ -16,6 +16,8 @@ use crate::lock::lock;
 /// private variable: 32 MiB at 2^27.
 pub struct Shapes {
     known: Mutex<Known>,
+    /// Who writes the file: one at a time, each what is known then.
+    writing: Mutex<()>,
 }
 
 struct Known {
@@ -31,6 +33,7 @@ impl Shapes {
                 hints,
                 shapes: HashMap::new(),
             }),
+            writing: Mutex::default(),
         }
     }
 
@@ -77,8 +80,10 @@ impl Shapes {
             sizes: *sizes,
             densities: digest,
         };
-        if known.hints.keep(circuit.as_str(), hint) {
-            save(known, circuit);
+        let is_new = known.hints.keep(circuit.as_str(), hint);
+        drop(known);
+        if is_new {
+            self.save(circuit);
         }
         Ok(shape)
     }
@@ -90,24 +95,24 @@ impl Shapes {
 
     /// Keeps what a survey found for later runs, or forgets it.
     pub(crate) fn keep_cut(&self, circuit: &CircuitId, cut: Option<CutHint>) {
-        let mut known = self.known();
-        if known.hints.keep_cut(circuit.as_str(), cut) {
-            save(known, circuit);
+        let is_new = self.known().hints.keep_cut(circuit.as_str(), cut);
+        if is_new {
+            self.save(circuit);
+        }
+    }
+
+    /// Writes the hints. Nobody who asks for sizes waits for a file to be written.
+    fn save(&self, circuit: &CircuitId) {
+        let _writing = lock(&self.writing);
+        let hints = self.known().hints.clone();
+        if let Err(error) = hints.save() {
+            // Hints save time and memory traffic, they are not needed: the proof goes on.
+            tracing::warn!(%circuit, %error, "what was learned of a circuit was not saved");
         }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
         lock(&self.known)
-    }
-}
-
-/// Writes the hints. Nobody who asks for sizes waits for a file to be written.
-fn save(known: MutexGuard<'_, Known>, circuit: &CircuitId) {
-    let hints = known.hints.clone();
-    drop(known);
-    if let Err(error) = hints.save() {
-        // Hints save time and memory traffic, they are not needed: the proof goes on.
-        tracing::warn!(%circuit, %error, "what was learned of a circuit was not saved");
     }
 }
 

@@ -2,15 +2,16 @@
 //!
 //! A circuit is surveyed when its first part is synthesised. While one part surveys it,
 //! others are synthesised whole; nobody waits. Templates that no part uses can be
-//! reclaimed, and come back with the next part, from the first block alone if that is
-//! known to tell the rest.
+//! reclaimed, and come back with the next part, from the first block alone if a survey
+//! of this process found that it tells the rest. A file is not believed in that: what it
+//! says could cost proofs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use cuzk_budget::{Budget, Consumer, Reclaim, Reservation};
 use cuzk_gpu::CircuitShape;
-use cuzk_synth::Template;
+use cuzk_synth::{CutHint, Template};
 
 use crate::CircuitId;
 use crate::lock::lock;
@@ -37,6 +38,8 @@ pub(crate) struct CutCircuit {
 pub(crate) struct Templates {
     budget: Budget,
     known: Mutex<HashMap<CircuitId, Known>>,
+    /// What surveys of whole circuits found.
+    found: Mutex<HashMap<CircuitId, CutHint>>,
     /// How often each was doubted.
     doubts: Mutex<HashMap<CircuitId, u32>>,
 }
@@ -70,6 +73,7 @@ impl Templates {
         let this = Arc::new(Self {
             budget,
             known: Mutex::default(),
+            found: Mutex::default(),
             doubts: Mutex::default(),
         });
         let weak = Arc::downgrade(&this);
@@ -98,9 +102,20 @@ impl Templates {
         }
     }
 
+    /// What a survey of the whole circuit found in this process.
+    pub(crate) fn found(&self, circuit: &CircuitId) -> Option<CutHint> {
+        lock(&self.found).get(circuit).cloned()
+    }
+
+    /// Keeps what a survey found.
+    pub(crate) fn keep_found(&self, circuit: &CircuitId, found: CutHint) {
+        lock(&self.found).insert(circuit.clone(), found);
+    }
+
     /// Gives up the template of a circuit, if there is one: until it is surveyed anew, or
     /// for good. How often it was doubted.
     pub(crate) fn doubt(&self, circuit: &CircuitId) -> Option<u32> {
+        lock(&self.found).remove(circuit);
         let mut known = self.known();
         if !matches!(known.get(circuit), Some(Known::Cut(_))) {
             return None;

@@ -12,7 +12,7 @@ use crate::Part;
 use crate::config::{Sizing, Synthesis};
 use crate::crew::Unfinished;
 use crate::error::{Failure, ProveError};
-use crate::shapes::{circuit_shape, hex};
+use crate::shapes::hex;
 use crate::templates::{CutCircuit, Found, Surveying};
 
 /// The circuit of a part as what it repeats, if it is to be filled in segments: known
@@ -64,8 +64,7 @@ fn find_out(
     surveying: Surveying<'_>,
 ) -> Result<Option<Arc<CutCircuit>>, Failure> {
     let id = job.circuit.id();
-    let known = shared.shapes.cut(&id);
-    if let Some(CutHint::Uncut(reason)) = &known {
+    if let Some(CutHint::Uncut(reason)) = shared.shapes.cut(&id) {
         tracing::info!(circuit = %id, reason, "synthesised whole, as an earlier survey found");
         surveying.whole();
         return Ok(None);
@@ -77,7 +76,8 @@ fn find_out(
     };
     let limit_bytes = usize::try_from(memory.bytes()).unwrap_or(usize::MAX);
     let look = |extend| look(shared, job, part, cut, extend, limit_bytes);
-    let template = match remembered(known.as_ref(), key, look)? {
+    let found = shared.templates.found(&id);
+    let template = match again(found.as_ref(), look)? {
         Some(template) => Ok(template),
         None => look(Extend::Whole)?,
     };
@@ -104,6 +104,7 @@ fn find_out(
     };
     let (blocks, bytes) = (template.blocks(), template.bytes());
     tracing::info!(circuit = %id, blocks, bytes, "the circuit repeats, and is stored once");
+    shared.templates.keep_found(&id, found.clone());
     shared.shapes.keep_cut(&id, Some(found));
     Ok(Some(surveying.cut(template, shape, memory)))
 }
@@ -126,29 +127,23 @@ fn look(
     Ok(found.map_err(|uncut: Uncut| uncut.to_string()))
 }
 
-/// The template by its first block, if an earlier survey says that the block tells the
-/// rest, the block is the one that it saw, and so many blocks fit the key.
-fn remembered(
-    known: Option<&CutHint>,
-    key: &Key,
+/// The template by its first block, if an earlier survey of the whole found that the block
+/// tells the rest, and the block is the one that it saw.
+fn again(
+    found: Option<&CutHint>,
     look: impl Fn(Extend) -> Looked,
 ) -> Result<Option<Template>, Failure> {
     let Some(CutHint::Blocks {
         count,
         is_uniform: true,
         digest,
-    }) = known
+    }) = found
     else {
         return Ok(None);
     };
     let found = look(Extend::FirstBlock { blocks: *count })?;
-    let fits = |template: &Template| {
-        hex(&template.digest()) == *digest
-            && key
-                .check_shape(&circuit_shape(&template.sizes(), &template.densities()))
-                .is_ok()
-    };
-    Ok(found.ok().filter(fits))
+    let is_it = |template: &Template| hex(&template.digest()) == *digest;
+    Ok(found.ok().filter(is_it))
 }
 
 /// The template, if segments divide its blocks.
@@ -188,8 +183,8 @@ pub(super) fn fill(
 }
 
 /// Columns that were made with a template may have been wrong although the witness is
-/// not, or the device was: the next part is synthesised whole, what earlier runs found is
-/// forgotten, and the circuit is surveyed anew. The second time it stays whole.
+/// not, or the device was: the next part is synthesised whole, what was found is forgotten,
+/// and the circuit is surveyed anew. The second time it stays whole.
 pub(super) fn distrust(shared: &Shared, job: &Job) {
     let circuit = job.circuit.id();
     if let Some(doubts) = shared.templates.doubt(&circuit) {

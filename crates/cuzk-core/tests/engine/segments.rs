@@ -371,9 +371,10 @@ fn segments_give_the_bytes_of_the_whole_also_where_a_block_is_another() {
     }
 }
 
-/// A file that claims the rows of the regular circuit for one that has an odd block.
+/// A file that claims the rows of the regular circuit for one that has an odd block, or
+/// any number of blocks: the circuit is surveyed all the same.
 #[test]
-fn a_hint_that_lies_costs_a_retry_and_no_proof() {
+fn a_hint_that_lies_costs_nothing() {
     let (regular, odd) = (Chains { odd: None }, Chains { odd: Some(4) });
     let mut house = house(&[regular.clone(), odd.clone()]);
     let hints = house.directory.path().join("hints.json");
@@ -387,22 +388,19 @@ fn a_hint_that_lies_costs_a_retry_and_no_proof() {
 
     let engine = engine(&mut house, Synthesis::Segments, &hints, true);
     let reply = prove(&engine, &chains(Some(4), 1)).expect("a good job");
-    assert_eq!(reply.parts[0].retries, 1);
-    assert_eq!(engine.metrics().verification_failures.count(), 1);
-    assert_eq!(counts(&engine), [1, 1, 0]);
+    assert_eq!(reply.parts[0].retries, 0);
+    assert_eq!(engine.metrics().verification_failures.count(), 0);
+    assert_eq!(counts(&engine), [0, 1, 1]);
     let kept = HintStore::open(&hints).expect("written");
-    assert_eq!(
-        kept.find_cut(odd.id().as_str()),
-        None,
+    assert!(
+        matches!(kept.find_cut(odd.id().as_str()), Some(CutHint::Uncut(_))),
         "the lie is forgotten"
     );
     assert!(kept.find_cut(regular.id().as_str()).is_some());
 
-    // Another number of blocks, whatever its digest, does not fit the key; another
-    // digest is no claim at all.
     let mut store = kept;
     let other = CutHint::Blocks {
-        count: BLOCKS + 1,
+        count: 0,
         is_uniform: true,
         digest: "00".to_owned(),
     };

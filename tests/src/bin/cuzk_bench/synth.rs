@@ -78,7 +78,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "synth",
         "on one core, synthesis in segments takes at most 1/1.5 of bellperson's time and \
          1/1.3 of a synthesis of the whole circuit; two cores take at most 0.55 of one's time \
-         for a part of a PoRep",
+         for a part of a PoRep of 512 MiB",
         format!(
             "cuzk-bench synth --circuits {} --pairs {} --threads {} --out DIR",
             ids.join(","),
