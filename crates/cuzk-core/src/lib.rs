@@ -80,5 +80,5 @@ pub use memory::{Forecast, PartMemory};
 pub use metrics::{Counter, Metrics, PlacementCounters};
 pub use placement::{ColumnMemory, Placed};
 pub use shapes::{Shapes, circuit_shape};
-pub use timeline::{Span, Timeline};
+pub use timeline::{STAGES, Span, Timeline};
 pub use workload::{CircuitId, CircuitSpec, Part, Workload, WorkloadError};

@@ -11,12 +11,27 @@ use crate::lock::lock;
 /// Spans kept of one job; more are counted and dropped.
 const SPANS_MAX: usize = 4096;
 
+/// Names of the spans that are the engine's: its stages, and what lies within them. All
+/// others, but `prove` of a proof that failed, are phases of a backend.
+pub const STAGES: [&str; 9] = [
+    "queue",
+    "key",
+    "reserve",
+    "synthesis",
+    "survey",
+    "pin",
+    "verify",
+    "explain",
+    "verify_all",
+];
+
 /// One stretch of work or waiting.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Span {
     /// What was done: `queue` and `key` before a part starts, `reserve`, `synthesis`,
-    /// within it `survey` for the first part of a circuit, the backend's phases (`ntt`, `msm_h`, …), or `prove` if it failed, `verify`,
-    /// `explain` after a proof that does not verify, and `verify_all`.
+    /// within it `survey` for the first part of a circuit, the backend's phases (`ntt`,
+    /// `msm_h`, …), or `prove` if it failed, `verify`, `explain` after a proof that does
+    /// not verify, and `verify_all`.
     pub name: &'static str,
     /// The part it was done for; `None` for the job as a whole.
     pub part: Option<usize>,
@@ -55,8 +70,9 @@ impl Timeline {
         }
     }
 
-    /// Adds a span between two moments.
+    /// Adds a span of a stage between two moments.
     pub fn add(&self, name: &'static str, part: Option<usize>, from: Instant, until: Instant) {
+        debug_assert!(name == "prove" || STAGES.contains(&name), "{name}");
         let at =
             |moment: Instant| moment.saturating_duration_since(self.epoch).as_secs_f64() * 1000.0;
         self.push(Span {

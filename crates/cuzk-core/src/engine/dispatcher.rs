@@ -414,6 +414,7 @@ impl Dispatcher {
         let parts = entry.parts.iter().filter_map(|part| match &part.data {
             Some(PartData::Verified(verified)) => Some(PartReport {
                 placed: verified.made.placed,
+                synthesis: verified.made.synthesis,
                 tier: verified.made.tier,
                 device: verified.made.device,
                 retries: part.attempts - 1,

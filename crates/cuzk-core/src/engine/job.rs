@@ -13,6 +13,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{OsRng, SeedableRng};
 
 use super::dispatcher::Message;
+use crate::config::Synthesis;
 use crate::error::ProveError;
 use crate::placement::Placed;
 use crate::schedule::{JobId, Priority};
@@ -56,6 +57,8 @@ pub struct JobOptions {
 pub struct PartReport {
     /// How its columns came to be where they were.
     pub placed: Placed,
+    /// How they were filled.
+    pub synthesis: Synthesis,
     /// Where the points of the key were.
     pub tier: KeyTier,
     /// Number of the device that proved it, if one did.
@@ -88,6 +91,17 @@ impl ProofReply {
             first
         } else {
             "mixed"
+        }
+    }
+
+    /// How the columns of the parts were filled: `segments`, `whole` or `mixed`.
+    pub fn synthesis(&self) -> &'static str {
+        let is_cut = |part: &PartReport| part.synthesis == Synthesis::Segments;
+        let cut = self.parts.iter().filter(|part| is_cut(part)).count();
+        match cut {
+            0 => "whole",
+            _ if cut == self.parts.len() => "segments",
+            _ => "mixed",
         }
     }
 

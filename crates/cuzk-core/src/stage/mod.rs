@@ -24,7 +24,7 @@ pub(crate) use synthesise::{Filled, synthesise};
 pub(crate) use verify::verify;
 
 use crate::backends::Backends;
-use crate::config::Tuning;
+use crate::config::{Synthesis, Tuning};
 use crate::crew::Crew;
 use crate::engine::Blinding;
 use crate::keystore::{KeyLease, KeyStore};
@@ -98,6 +98,7 @@ pub(crate) struct Synthesised {
     pub(crate) inputs: Vec<Scalar>,
     pub(crate) shape: Arc<CircuitShape>,
     pub(crate) placed: Placed,
+    pub(crate) synthesis: Synthesis,
 }
 
 /// A part with its proof.
@@ -111,6 +112,8 @@ pub(crate) struct Proved {
 #[derive(Clone, Copy)]
 pub(crate) struct Made {
     pub(crate) placed: Placed,
+    /// How its columns were filled.
+    pub(crate) synthesis: Synthesis,
     /// Where the points of the key were.
     pub(crate) tier: cuzk_gpu::KeyTier,
     /// The device, if one made it.

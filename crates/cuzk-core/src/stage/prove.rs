@@ -24,6 +24,7 @@ pub(crate) fn prove(
         inputs,
         shape,
         placed,
+        synthesis,
     } = synthesised;
     let (r, s) = job.blinding.scalars(part);
     let abc_bytes_each = size_of_val(columns.a.scalars());
@@ -52,6 +53,7 @@ pub(crate) fn prove(
         inputs,
         made: Made {
             placed,
+            synthesis,
             tier,
             device,
         },

@@ -12,7 +12,7 @@ use ff::Field;
 
 use super::{Job, Reserved, Shared, Synthesised, segments};
 use crate::Part;
-use crate::config::Sizing;
+use crate::config::{Sizing, Synthesis};
 use crate::error::{Failure, ProveError};
 use crate::placement::{Placed, Way};
 use crate::shapes::to_circuit_sizes;
@@ -42,6 +42,10 @@ pub(crate) fn synthesise(
         Some(cut) => segments::fill(shared, job, cut, circuit.as_ref(), columns)
             .map(|inputs| (inputs, Arc::clone(&cut.shape))),
         None => fill_whole(shared, job, key, part, circuit.as_ref(), columns),
+    };
+    let synthesis = match cut {
+        Some(_) => Synthesis::Segments,
+        None => Synthesis::Whole,
     };
     if cut.is_some() {
         drop(cut);
@@ -83,6 +87,7 @@ pub(crate) fn synthesise(
         inputs,
         shape,
         placed,
+        synthesis,
     })))
 }
 

@@ -391,6 +391,7 @@ fn a_hint_that_lies_costs_nothing() {
     assert_eq!(reply.parts[0].retries, 0);
     assert_eq!(engine.metrics().verification_failures.count(), 0);
     assert_eq!(counts(&engine), [0, 1, 1]);
+    assert_eq!(reply.synthesis(), "whole");
     let kept = HintStore::open(&hints).expect("written");
     assert!(
         matches!(kept.find_cut(odd.id().as_str()), Some(CutHint::Uncut(_))),
@@ -410,6 +411,7 @@ fn a_hint_that_lies_costs_nothing() {
     let engine = self::engine(&mut house, Synthesis::Segments, &hints, true);
     let reply = prove(&engine, &chains(None, 1)).expect("a good job");
     assert_eq!((reply.parts[0].retries, counts(&engine)), (0, [1, 0, 0]));
+    assert_eq!(reply.synthesis(), "segments");
 }
 
 #[test]

@@ -91,6 +91,7 @@ fn report(
         tier = reply.tier,
         placement = reply.placement(),
         is_pinned = reply.is_pinned(),
+        synthesis = reply.synthesis(),
         retries = reply.retries(),
         seconds,
         "proof made"

@@ -2,22 +2,11 @@
 
 use std::time::Duration;
 
-use cuzk_core::{ProofReply, ProveError, Timeline};
+use cuzk_core::{ProofReply, ProveError, STAGES, Timeline};
 
 use super::jobs::Job;
 use crate::wire::AwaitProofResponse;
 use crate::wire::await_proof_response::Status;
-
-/// Spans of the engine itself; all others are phases of the backend.
-const STAGES: [&str; 7] = [
-    "queue",
-    "key",
-    "reserve",
-    "synthesis",
-    "pin",
-    "verify",
-    "verify_all",
-];
 
 /// The answer to all who wait for a job, now and later.
 pub(super) fn answer(
@@ -107,6 +96,7 @@ fn milliseconds(value: f64) -> u64 {
 mod tests {
     use std::time::Instant;
 
+    use cuzk_core::config::Synthesis;
     use cuzk_core::{KeyTier, PartReport, Placed};
 
     use super::*;
@@ -115,6 +105,7 @@ mod tests {
     fn a_placement_is_what_every_part_had() {
         let part = |name, is_pinned, retries| PartReport {
             placed: Placed { name, is_pinned },
+            synthesis: Synthesis::Whole,
             tier: KeyTier::File,
             device: None,
             retries,
@@ -152,6 +143,7 @@ mod tests {
         timeline.add("queue", Some(1), at(0), at(900));
         timeline.add("reserve", Some(0), at(500), at(501));
         timeline.add("synthesis", Some(0), at(501), at(601));
+        timeline.add("survey", Some(0), at(510), at(560));
         timeline.add("synthesis", Some(1), at(900), at(950));
         timeline.add_phases(0, &[("ntt", 20.0), ("msm_h", 30.0)], at(700));
         timeline.add("verify", Some(0), at(700), at(705));

@@ -74,6 +74,22 @@ pub(crate) fn check_all(workload: &FilecoinWorkload, constraints: usize) {
     .expect("every circuit repeats");
     assert_eq!(template.sizes(), blank.sizes);
     assert_eq!(template.densities(), blank.densities);
+    if template.is_uniform() {
+        // As a template comes back that was reclaimed.
+        let blocks = template.blocks();
+        let again = survey(
+            cut,
+            Extend::FirstBlock { blocks },
+            true,
+            SURVEY_BYTES,
+            |pass| circuit.synthesize_blank(pass),
+        );
+        let again = again
+            .expect("blank circuits synthesise")
+            .expect("it repeats");
+        assert_eq!(again.digest(), template.digest());
+        assert_eq!(again.densities(), blank.densities);
+    }
     for index in 0..workload.part_count() {
         let part = workload.part(index).expect("the part exists");
         let explained = explain(|pass| part.synthesize_whole(pass)).expect("synthesises");
