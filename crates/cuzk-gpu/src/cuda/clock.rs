@@ -19,9 +19,6 @@ const MARKS_MAX: usize = 1024;
 pub(super) struct Clock {
     anchor: Rc<Anchor>,
     marks: RefCell<Vec<Mark>>,
-    /// After a piece of a key was brought to each of its places, and after its last use.
-    pub(super) brought: [Event; 2],
-    pub(super) used: [Event; 2],
 }
 
 /// A phase, or a stretch of one.
@@ -41,12 +38,9 @@ pub(super) struct Begun {
 
 impl Clock {
     pub(super) fn new(device: &Device) -> Result<Self, BackendError> {
-        let two = || Ok::<_, BackendError>([device.event()?, device.event()?]);
         Ok(Self {
             anchor: device.anchor()?,
             marks: RefCell::default(),
-            brought: two()?,
-            used: two()?,
         })
     }
 

@@ -34,6 +34,8 @@ pub(super) struct MemoryUse {
     pub(super) allocations: AtomicU64,
     /// Page-locked allocations of the host.
     pub(super) host_allocations: AtomicU64,
+    /// Bytes of keys' points that were brought.
+    pub(super) key_bytes: AtomicU64,
     /// Set once the device fails every call: nothing works on it any more.
     pub(super) is_lost: AtomicBool,
 }

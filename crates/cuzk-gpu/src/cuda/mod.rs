@@ -24,6 +24,7 @@ mod host_words;
 mod key_points;
 mod multiples;
 mod owner;
+mod pass;
 mod plan;
 mod points;
 mod probe;

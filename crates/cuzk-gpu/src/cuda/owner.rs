@@ -21,9 +21,10 @@ use super::backend::{CudaJob, layout};
 use super::device::{Device, MemoryUse};
 use super::holdings::{Held, Holdings, Points, Wanted};
 use super::host_key::{HostKey, HostKeys};
-use super::key_points::{KeyPoints, Origin};
+use super::key_points::KeyPoints;
 use super::multiples::{self, Tables};
-use super::plan::Cutting;
+use super::pass::{Origin, Pass, PieceEvents, Pieces, Streamed, Together, Waiting};
+use super::plan::{Counts, Cutting};
 use super::points::PointBytes;
 use super::prove::{Bench, Computed, OnHost, Seat, prove};
 use super::resident::ResidentKey;
@@ -35,6 +36,7 @@ use crate::backend::{Completion, Proved};
 use crate::column::Columns;
 use crate::device::executor::{Event, Executor, caught};
 use crate::device::host::on_thread;
+use crate::device::relay::{First, Guest};
 use crate::device::sorted::{SortedQueries, b_scalars};
 use crate::device::turn::{News, Turn};
 use crate::error::BackendError;
@@ -77,6 +79,8 @@ pub(super) struct Owner {
     staging: Turn<Staging>,
     /// Keys in page-locked memory of the host.
     host_keys: Turn<HostKeys>,
+    /// Of the places for pieces of keys.
+    pieces: Rc<PieceEvents>,
     /// Who computes.
     compute: Turn<()>,
     tables: RefCell<Tables>,
@@ -117,6 +121,7 @@ impl Owner {
             uploads: Turn::new(ring),
             staging: Turn::new(staging),
             host_keys: Turn::new(HostKeys::new(buffers.host_keys)),
+            pieces: Rc::new(PieceEvents::new(&device)?),
             compute: Turn::new(()),
             tables: RefCell::default(),
             threads: host_threads(&options)?,
@@ -139,6 +144,7 @@ impl Owner {
 
     /// Does what comes until it hears that nothing more does, and everything is done.
     pub(super) fn run(&self, outbox: Sender<Event<Task>>, inbox: Receiver<Event<Task>>) {
+        let gathered = Waiting::default();
         let mut executor = Executor::new(outbox, inbox);
         let mut waiting = VecDeque::new();
         let mut has_ended = false;
@@ -146,7 +152,7 @@ impl Owner {
             while executor.len() < self.options.slots
                 && let Some((job, completion)) = waiting.pop_front()
             {
-                executor.spawn(self.run_proof(job, completion));
+                executor.spawn(self.run_proof(&gathered, job, completion));
             }
             if has_ended && executor.len() == 0 {
                 return;
@@ -170,7 +176,7 @@ impl Owner {
         self.room.tell();
     }
 
-    async fn run_proof(&self, job: CudaJob, completion: Completion) {
+    async fn run_proof<'o>(&'o self, gathered: &Waiting<'o>, job: CudaJob, completion: Completion) {
         let CudaJob {
             columns,
             inputs,
@@ -186,6 +192,7 @@ impl Owner {
         let (mut held, mut host_key) = (None, None);
         let carried = Carried {
             owner: self,
+            gathered,
             statement: Statement {
                 inputs: &inputs,
                 shape: &shape,
@@ -269,15 +276,17 @@ struct Prepared {
 }
 
 /// One proof.
-struct Carried<'a> {
-    owner: &'a Owner,
+struct Carried<'a, 'o> {
+    owner: &'o Owner,
+    /// Those whose keys come in pieces.
+    gathered: &'a Waiting<'o>,
     statement: Statement<'a>,
     shape: &'a Arc<CircuitShape>,
     source: &'a Arc<dyn PointBytes>,
     watch: Option<&'a Arc<dyn Watch>>,
 }
 
-impl Carried<'_> {
+impl<'a, 'o> Carried<'a, 'o> {
     /// Carries the proof out. What was queued may still be under way if this ends with
     /// an error.
     async fn out(
@@ -303,8 +312,17 @@ impl Carried<'_> {
             cutting: &cutting,
             c_source: options.c_source,
             is_key_resident: options.is_key_resident,
+            slots: options.slots,
         };
         let held = &*held.insert(owner.admit(&wanted).await?);
+        let guest = match &held.points {
+            Points::Resident(_) => None,
+            Points::Pieces { places, len } => Some(self.gathered.enter(Together {
+                source: Arc::as_ptr(self.source).cast(),
+                places: Rc::as_ptr(places),
+                len: *len,
+            })),
+        };
         let regions = held.regions();
         seat.prepare(device, regions.rows.bytes(), self.statement.inputs)?;
         let bench = Bench {
@@ -344,7 +362,7 @@ impl Carried<'_> {
         };
         let b_g2 = b_scalars.map(|scalars| self.sum_b_g2(scalars));
         let computed = self
-            .compute(&bench, held, host_key, sorted, b_g2.is_some())
+            .compute(&bench, held, guest, host_key, sorted, b_g2.is_some())
             .await;
         // Whatever became of the others, nobody reads the key after this.
         let b_g2 = match b_g2 {
@@ -433,50 +451,93 @@ impl Carried<'_> {
         &self,
         bench: &Bench<'_>,
         held: &Held,
+        guest: Option<Guest<'a, Together, Streamed<'o>>>,
         host_key: &mut Option<Rc<HostKey>>,
         sorted: Option<Arc<SortedQueries>>,
         is_b_g2: bool,
     ) -> Result<(Computed, Option<Phase>), BackendError> {
         let owner = self.owner;
         let loaded = self.load(held).await?;
-        if let Points::Pieces { .. } = &held.points {
-            *host_key = owner.host_keys.take().await.place_of(self.source).await?;
-        }
-        let is_loaded = |key: &Option<Rc<HostKey>>| key.as_ref().is_some_and(|key| key.is_loaded());
-        // Before the turn to compute, which nobody keeps while another brings a key. One
-        // proof at a time has it, so one at a time fetches a key to stay in host memory.
-        let staging = match &held.points {
-            Points::Pieces { .. } if !is_loaded(host_key) => Some(owner.staging.take().await),
-            Points::Resident(_) if sorted.is_some() => Some(owner.staging.take().await),
-            _ => None,
-        };
         let queued = {
-            let _turn = owner.compute.take().await;
-            let (mut points, sorted) = match &held.points {
-                Points::Resident(key) => (KeyPoints::Resident(key), sorted.zip(staging)),
-                Points::Pieces { places, len } => {
-                    let from = match host_key {
-                        Some(key) if key.is_loaded() => Origin::Host(key),
-                        keep => Origin::Source {
-                            source: self.source,
-                            staging: staging.expect("a key that is loaded stays so"),
-                            keep: keep.as_deref(),
-                        },
+            let (mut points, sorted) = match (&held.points, guest) {
+                (Points::Pieces { places, len }, Some(guest)) => {
+                    *host_key = owner.host_keys.take().await.place_of(self.source).await?;
+                    let pieces = Pieces {
+                        places: Rc::clone(places),
+                        len: *len,
+                        counts: Counts::of(self.shape),
+                        is_b_g2_on_host: is_b_g2,
                     };
-                    let streamed = KeyPoints::Streamed {
-                        from,
-                        places: places.each_ref().map(|place| place.region()),
-                        piece_len: *len,
-                        count: 0,
-                    };
-                    (streamed, None)
+                    let streamed = self.stream(guest, &pieces, host_key.as_ref()).await;
+                    (KeyPoints::Streamed(streamed), None)
                 }
+                (Points::Resident(key), _) => {
+                    // Before the turn to compute, which nobody keeps while another brings a
+                    // key.
+                    let sorted = match sorted {
+                        Some(sorted) => Some((sorted, owner.staging.take().await)),
+                        None => None,
+                    };
+                    let points = KeyPoints::Resident {
+                        key: Rc::clone(key),
+                        _turn: owner.compute.take().await,
+                    };
+                    (points, sorted)
+                }
+                (Points::Pieces { .. }, None) => unreachable!("a guest since it was admitted"),
             };
             let on_host = OnHost { sorted, is_b_g2 };
             let lists = &held.lists;
             prove(bench, &self.statement, &mut points, lists, on_host).await?
         };
         Ok((queued.computed(bench).await?, loaded))
+    }
+
+    /// Waits for a place in a pass of the key: one that another leads, or its own, which
+    /// those of the same key that are ready then join.
+    async fn stream(
+        &self,
+        mut guest: Guest<'a, Together, Streamed<'o>>,
+        pieces: &Pieces,
+        host_key: Option<&Rc<HostKey>>,
+    ) -> Streamed<'o> {
+        let owner = self.owner;
+        let batch = owner.options.key_batch;
+        let is_loaded = || host_key.is_some_and(|key| key.is_loaded());
+        guest.ready();
+        if let First::Invited(streamed) = guest.enough(batch).await {
+            return streamed;
+        }
+        // Before the turn to compute, which nobody keeps while another brings a key. One
+        // pass at a time has it, so one at a time fetches a key to stay in host memory.
+        let mut staging = None;
+        if !is_loaded() {
+            match guest.or_invited(owner.staging.take()).await {
+                First::Invited(streamed) => return streamed,
+                First::Own(taken) => staging = Some(taken),
+            }
+        }
+        let turn = match guest.or_invited(owner.compute.take()).await {
+            First::Invited(streamed) => return streamed,
+            First::Own(turn) => turn,
+        };
+        let origin = match host_key {
+            Some(key) if key.is_loaded() => Origin::Host(Rc::clone(key)),
+            keep => Origin::Source {
+                source: Arc::clone(self.source),
+                // A key that is loaded stays so.
+                staging: RefCell::new(staging),
+                keep: keep.cloned(),
+            },
+        };
+        let others = guest.lead(batch - 1);
+        let events = Rc::clone(&owner.pieces);
+        let mut places = Pass::start(origin, pieces, events, turn, others.len() + 1);
+        let own = places.next().expect("at least its own");
+        for (other, place) in others.into_iter().zip(places) {
+            other.send(place);
+        }
+        own
     }
 
     /// Brings the lists of the circuit, and the key if it is to stay, unless they are
