@@ -39,8 +39,8 @@ pub(crate) struct Options {
     /// Where the key is to be.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "resident")]
     tier: Vec<Tier>,
-    /// Proofs that have a place on the device at the same time, if that is not less than
-    /// twice the batch; one more waits.
+    /// Proofs that have a place on the device at the same time, or twice the batch where
+    /// there is one and that is more; one more waits.
     #[arg(long, value_delimiter = ',', default_value = "2")]
     slots: Vec<usize>,
     /// Parts that share each pass of a key that is streamed.
@@ -188,20 +188,17 @@ fn settings(options: &Options, circuit: Mixed) -> Vec<Setting> {
         for &slots in &options.slots {
             // A key that stays has no passes.
             let batches = match tier {
-                Tier::Resident => &options.batch[..1],
+                Tier::Resident => &[1][..],
                 _ => &options.batch,
             };
             settings.extend(batches.iter().map(|&batch| Setting {
                 circuit,
                 tier,
-                slots: match tier {
-                    Tier::Resident => slots,
+                slots: match batch {
+                    1 => slots,
                     _ => slots.max(2 * batch),
                 },
-                batch: match tier {
-                    Tier::Resident => 1,
-                    _ => batch,
-                },
+                batch,
             }));
         }
     }
