@@ -32,6 +32,8 @@ pub(super) struct MemoryUse {
     /// Bytes that were allocated and not freed, and how often that was done.
     pub(super) allocated_bytes: AtomicU64,
     pub(super) allocations: AtomicU64,
+    /// Page-locked allocations of the host.
+    pub(super) host_allocations: AtomicU64,
     /// Set once the device fails every call: nothing works on it any more.
     pub(super) is_lost: AtomicBool,
 }

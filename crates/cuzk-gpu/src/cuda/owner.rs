@@ -303,6 +303,7 @@ impl Carried<'_> {
             shape: self.shape,
             cutting: &cutting,
             c_source: options.c_source,
+            is_key_resident: options.is_key_resident,
         };
         let held = &*held.insert(owner.admit(&wanted).await?);
         let regions = held.regions();
