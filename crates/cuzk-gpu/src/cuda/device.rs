@@ -282,6 +282,23 @@ impl Device {
         queued.map_err(driver("cuMemcpyDtoHAsync")).and(waited)
     }
 
+    /// Queues a copy from one place on the device to another of the same size.
+    pub(super) fn copy_within(
+        &self,
+        lane: Lane,
+        to: Region,
+        from: Region,
+    ) -> Result<(), BackendError> {
+        assert_eq!(to.bytes, from.bytes, "a copy beyond its region");
+        if to.bytes == 0 {
+            return Ok(());
+        }
+        let (to, len) = (to.start, from.bytes as usize);
+        // SAFETY: a region lies inside its allocation.
+        unsafe { result::memcpy_dtod_async(to, from.start, len, self.stream(lane)) }
+            .map_err(driver("cuMemcpyDtoDAsync"))
+    }
+
     /// Queues a fill of `region` with a byte.
     pub(super) fn fill(&self, lane: Lane, region: Region, byte: u8) -> Result<(), BackendError> {
         if region.bytes == 0 {

@@ -29,13 +29,14 @@ use super::points::PointBytes;
 use super::prove::{Bench, Computed, OnHost, Seat, prove};
 use super::resident::ResidentKey;
 use super::staging::Staging;
-use super::upload::{Ring, upload};
+use super::upload::{Arrivals, Ring, arrivals, upload};
 use super::warm::warm_up;
 use crate::accelerator::{DeviceBuffers, DeviceOptions};
 use crate::backend::{Completion, Proved};
 use crate::column::Columns;
-use crate::device::executor::{Event, Executor, caught};
+use crate::device::executor::{Event, Executor, both, caught};
 use crate::device::host::on_thread;
+use crate::device::oneshot::oneshot;
 use crate::device::relay::{First, Guest};
 use crate::device::sorted::{SortedQueries, b_scalars};
 use crate::device::turn::{News, Turn};
@@ -275,6 +276,13 @@ struct Prepared {
     b_scalars: Option<Vec<Scalar>>,
 }
 
+/// What the host does of a proof.
+struct ByHost {
+    sorted: Option<Arc<SortedQueries>>,
+    /// Whether it makes the sum over `b_g2`.
+    is_b_g2: bool,
+}
+
 /// One proof.
 struct Carried<'a, 'o> {
     owner: &'o Owner,
@@ -341,35 +349,54 @@ impl<'a, 'o> Carried<'a, 'o> {
             .threads
             .as_ref()
             .map(|threads| self.prepare(threads, read, held));
-        let uploaded = {
-            let ring = owner.uploads.take().await;
-            upload(&bench, ring.as_ref(), read, sizes).await
+        let (arriving, mut arrivals) = arrivals(read.c.is_some());
+        let (told, host_has_read) = oneshot::<()>();
+        let uploading = async {
+            let uploaded = {
+                let read = columns.as_ref().expect("nobody took them");
+                let ring = owner.uploads.take().await;
+                upload(&bench, ring.as_ref(), read, sizes, arriving).await
+            };
+            // Either way of its end will do.
+            let _ = host_has_read.await;
+            // Whatever became of both, nobody reads the columns after this.
+            uploaded?;
+            let read = columns.take().and_then(Arc::into_inner);
+            completion.columns_read(read.expect("nobody else has them"));
+            Ok::<_, BackendError>(())
         };
-        // Whatever became of the upload, nobody reads the columns after this.
-        let prepared = match prepared {
-            Some(prepared) => Some(prepared.await),
-            None => None,
+        let computing = async {
+            let prepared = match prepared {
+                Some(prepared) => Some(prepared.await),
+                None => None,
+            };
+            told.send(());
+            let Prepared { sorted, b_scalars } = match prepared {
+                Some(prepared) => prepared??,
+                None => Prepared {
+                    sorted: None,
+                    b_scalars: None,
+                },
+            };
+            let b_g2 = b_scalars.map(|scalars| self.sum_b_g2(scalars));
+            let by_host = ByHost {
+                sorted,
+                is_b_g2: b_g2.is_some(),
+            };
+            let computed = self
+                .compute(&bench, &mut arrivals, held, guest, host_key, by_host)
+                .await;
+            // Whatever became of the others, nobody reads the key after this.
+            let b_g2 = match b_g2 {
+                Some(b_g2) => Some(b_g2.await),
+                None => None,
+            };
+            Ok::<_, BackendError>((computed?, b_g2))
         };
+        let (uploaded, computed) = both(uploading, computing).await;
+        // A computation that waits for an upload that failed only says that it did.
         uploaded?;
-        let read = columns.take().and_then(Arc::into_inner);
-        completion.columns_read(read.expect("nobody else has them"));
-        let Prepared { sorted, b_scalars } = match prepared {
-            Some(prepared) => prepared??,
-            None => Prepared {
-                sorted: None,
-                b_scalars: None,
-            },
-        };
-        let b_g2 = b_scalars.map(|scalars| self.sum_b_g2(scalars));
-        let computed = self
-            .compute(&bench, held, guest, host_key, sorted, b_g2.is_some())
-            .await;
-        // Whatever became of the others, nobody reads the key after this.
-        let b_g2 = match b_g2 {
-            Some(b_g2) => Some(b_g2.await),
-            None => None,
-        };
-        let (mut computed, loaded) = computed?;
+        let ((mut computed, loaded), b_g2) = computed?;
         let mut phases = std::mem::take(&mut computed.phases);
         if let Some(b_g2) = b_g2 {
             let (sum, phase) = b_g2??;
@@ -445,18 +472,21 @@ impl<'a, 'o> Carried<'a, 'o> {
         })
     }
 
-    /// Sees to the key, and computes when it is this proof's turn. Also returns the phase
-    /// of a key that was loaded.
+    /// Sees to the key, and computes when it is this proof's turn, from when its first
+    /// column is there. Also returns the phase of a key that was loaded.
     async fn compute(
         &self,
         bench: &Bench<'_>,
+        arrivals: &mut Arrivals,
         held: &Held,
         guest: Option<Guest<'a, Together, Streamed<'o>>>,
         host_key: &mut Option<Rc<HostKey>>,
-        sorted: Option<Arc<SortedQueries>>,
-        is_b_g2: bool,
+        by_host: ByHost,
     ) -> Result<(Computed, Option<Phase>), BackendError> {
         let owner = self.owner;
+        let ByHost { sorted, is_b_g2 } = by_host;
+        // Turns are taken in the order of uploads, which have begun.
+        arrivals.left().await?;
         let loaded = self.load(held).await?;
         let queued = {
             let (mut points, sorted) = match (&held.points, guest) {
@@ -488,7 +518,8 @@ impl<'a, 'o> Carried<'a, 'o> {
             };
             let on_host = OnHost { sorted, is_b_g2 };
             let lists = &held.lists;
-            prove(bench, &self.statement, &mut points, lists, on_host).await?
+            let statement = &self.statement;
+            prove(bench, arrivals, statement, &mut points, lists, on_host).await?
         };
         Ok((queued.computed(bench).await?, loaded))
     }
@@ -532,12 +563,13 @@ impl<'a, 'o> Carried<'a, 'o> {
         };
         let others = guest.lead(batch - 1);
         let events = Rc::clone(&owner.pieces);
-        let mut places = Pass::start(origin, pieces, events, turn, others.len() + 1);
-        let own = places.next().expect("at least its own");
-        for (other, place) in others.into_iter().zip(places) {
+        let count = others.len() + 1;
+        let mut places = Pass::start(origin, pieces, events, turn, count);
+        for (other, place) in others.into_iter().zip(&mut places) {
             other.send(place);
         }
-        own
+        // It may have been the last to be ready, and some of its columns on their way.
+        places.next().expect("at least its own")
     }
 
     /// Brings the lists of the circuit, and the key if it is to stay, unless they are
