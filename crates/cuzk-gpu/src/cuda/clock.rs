@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::device::{Anchor, Device, Event, Lane};
+use super::device::{Anchor, Device, Lane};
+use super::event::Event;
 use crate::device::timebase;
 use crate::error::BackendError;
 use crate::key::Section;

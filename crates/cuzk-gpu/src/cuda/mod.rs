@@ -16,8 +16,10 @@
 mod arena;
 mod backend;
 mod border;
+mod carried;
 mod clock;
 mod device;
+mod event;
 mod holdings;
 mod host_key;
 mod host_words;

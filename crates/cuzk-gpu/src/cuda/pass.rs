@@ -11,7 +11,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::clock::points_of;
-use super::device::{Device, Event, Lane, Region};
+use super::device::{Device, Lane, Region};
+use super::event::Event;
 use super::holdings::PiecePlaces;
 use super::host_key::HostKey;
 use super::plan::{Counts, QUERIES, point_bytes};
