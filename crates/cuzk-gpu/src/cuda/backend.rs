@@ -12,6 +12,7 @@ use super::multiples;
 use super::owner::{About, Owner, Task};
 use super::plan::{Counts, Needs, SCALAR_BYTES, point_bytes};
 use super::points::PointBytes;
+use super::preload;
 use super::resident::{ResidentKey, ResidentShape};
 use crate::accelerator::{DEVICE_SLOTS_MAX, DeviceBuffers, DeviceOptions};
 use crate::backend::{Backend, DeviceUse, Pending, ProveRequest, Upload, pending};
@@ -327,6 +328,28 @@ impl Backend for CudaBackend {
             free: room,
             limit: arena_bytes,
         })
+    }
+
+    fn preload(&self, key: &Arc<Key>) -> Result<KeyTier, BackendError> {
+        if self.is_lost() {
+            let ordinal = self.options.ordinal;
+            return Err(BackendError::DeviceLost { ordinal });
+        }
+        let source: Arc<Key> = Arc::clone(key);
+        let request = preload::Request {
+            source,
+            sizes: CircuitSizes {
+                inputs: key.count(Section::Ic),
+                aux: key.count(Section::L),
+                // As many as make that domain.
+                constraints: key.count(Section::H) + 1,
+            },
+            counts: Counts::of_key(key),
+        };
+        let (answer, brought) = sync_channel(1);
+        let task = Event::Message(Task::Preload(request, answer));
+        self.outbox.send(task).map_err(|_| BackendError::Lost)?;
+        brought.recv().unwrap_or(Err(BackendError::Lost))
     }
 
     fn submit(&self, request: ProveRequest) -> Pending {

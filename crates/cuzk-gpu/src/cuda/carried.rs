@@ -253,7 +253,12 @@ impl<'a, 'o> Carried<'a, 'o> {
         let queued = {
             let (mut points, sorted) = match (&held.points, guest) {
                 (Points::Pieces { places, len }, Some(guest)) => {
-                    *host_key = owner.host_keys.take().await.place_of(self.source).await?;
+                    *host_key = owner
+                        .host_keys
+                        .take()
+                        .await
+                        .place_of(self.source, true)
+                        .await?;
                     let pieces = Pieces {
                         places: Rc::clone(places),
                         len: *len,

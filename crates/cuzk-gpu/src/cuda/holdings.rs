@@ -64,6 +64,16 @@ pub(super) enum Points {
     Pieces { places: Rc<PiecePlaces>, len: usize },
 }
 
+/// What becomes of a key that is to be there before its first proof.
+pub(super) enum Preloaded {
+    /// It has a place on the device.
+    Resident(Rc<ResidentKey>),
+    /// It is to come in pieces.
+    InPieces,
+    /// It would have a place if something else went.
+    NoRoom,
+}
+
 /// The two places for pieces of keys, shared by the proofs whose keys come in pieces.
 pub(super) struct PiecePlaces([Lease; 2]);
 
@@ -204,6 +214,44 @@ impl Holdings {
         }
         let least = needs.least_bytes();
         Err(self.arena.refused("a proof and a piece of its key", least))
+    }
+
+    /// A place for a key whose proofs want what `needs` says, where nothing has to go for it
+    /// or for one of them.
+    pub(super) fn place_for(
+        &mut self,
+        source: &Arc<dyn PointBytes>,
+        needs: &Needs<'_>,
+    ) -> Result<Preloaded, BackendError> {
+        self.forget();
+        let room = self.arena.bytes() - self.fixed_bytes.get();
+        let Some((way, workspace, asked)) = needs.ways_within(room).into_iter().next() else {
+            let least = needs.least_bytes();
+            return Err(self.arena.refused("a proof and a piece of its key", least));
+        };
+        if let Way::InPieces(_) = way {
+            return Ok(Preloaded::InPieces);
+        }
+        if let Some(key) = self.keys.iter().find(|key| key.is(source)) {
+            return Ok(Preloaded::Resident(Rc::clone(key)));
+        }
+        let scratch = self.scratch.as_ref();
+        let scratch = scratch.filter(|held| held.region().bytes() >= workspace.scratch);
+        let has = scratch.map_or(0, |_| workspace.scratch);
+        if asked - has > self.arena.free_bytes() {
+            return Ok(Preloaded::NoRoom);
+        }
+        let Some(key) = ResidentKey::reserve(&self.arena, source) else {
+            return Ok(Preloaded::NoRoom);
+        };
+        let key = Rc::new(key);
+        self.keys.push(Rc::clone(&key));
+        Ok(Preloaded::Resident(key))
+    }
+
+    /// Memory for a while, where nothing has to go for it.
+    pub(super) fn spare(&mut self, bytes: u64) -> Option<Lease> {
+        self.arena.take(bytes, End::High)
     }
 
     /// Evicts until the proof's regions fit.

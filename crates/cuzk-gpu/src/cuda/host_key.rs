@@ -126,10 +126,12 @@ impl HostKeys {
     }
 
     /// The place of a key, in which its points are or are to be kept; `None` where there
-    /// is no memory for it. What no proof uses makes room, least recently used first.
+    /// is no memory for it. What no proof uses makes room, least recently used first, if
+    /// anything `may_go`.
     pub(super) async fn place_of(
         &mut self,
         source: &Arc<dyn PointBytes>,
+        may_go: bool,
     ) -> Result<Option<Rc<HostKey>>, BackendError> {
         let Some(memory) = &self.memory else {
             return Ok(None);
@@ -164,7 +166,8 @@ impl HostKeys {
                     return Ok(Some(key));
                 }
             }
-            let Some(at) = self.keys.iter().position(|key| !in_use(key)) else {
+            let idle = self.keys.iter().position(|key| !in_use(key));
+            let Some(at) = idle.filter(|_| may_go) else {
                 return Ok(None);
             };
             self.keys.remove(at);

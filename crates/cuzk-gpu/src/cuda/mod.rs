@@ -29,6 +29,7 @@ mod owner;
 mod pass;
 mod plan;
 mod points;
+mod preload;
 mod probe;
 mod prove;
 mod query;

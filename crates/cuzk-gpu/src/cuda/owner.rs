@@ -4,12 +4,12 @@
 //! them back, sees to it that its key is there, waits for its turn to compute, and leaves
 //! the rest to a thread of the host. Whatever it waits for, others move meanwhile.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -23,6 +23,7 @@ use super::host_key::HostKeys;
 use super::multiples::{self, Tables};
 use super::pass::{PieceEvents, Waiting};
 use super::plan::Cutting;
+use super::preload::{self, CountedIn};
 use super::prove::Seat;
 use super::staging::Staging;
 use super::upload::Ring;
@@ -33,10 +34,13 @@ use crate::device::executor::{Event, Executor, caught};
 use crate::device::turn::{News, Turn};
 use crate::error::BackendError;
 use crate::groth16::Statement;
+use crate::key::KeyTier;
 
 /// What the thread is given to do.
 pub(super) enum Task {
     Prove(Box<CudaJob>, Completion),
+    /// A key to be brought, and who hears where it is then.
+    Preload(preload::Request, SyncSender<Result<KeyTier, BackendError>>),
     Multiples(multiples::Request),
     /// Nothing more.
     End,
@@ -61,7 +65,7 @@ pub(super) struct Owner {
     /// Who gets the next place in the arena.
     admission: Turn<()>,
     /// That a proof has left the arena.
-    room: News,
+    pub(super) room: News,
     /// Who uploads columns, and chunks for those that are not page-locked.
     pub(super) uploads: Turn<Option<Ring>>,
     /// Who brings a key.
@@ -75,7 +79,7 @@ pub(super) struct Owner {
     tables: RefCell<Tables>,
     /// Threads that sort or sum, where the host is told to.
     pub(super) threads: Option<Arc<ThreadPool>>,
-    holdings: RefCell<Holdings>,
+    pub(super) holdings: RefCell<Holdings>,
     /// Proofs that were taken and have not ended.
     taken: Arc<AtomicUsize>,
     pub(super) device: Device,
@@ -134,11 +138,13 @@ impl Owner {
     /// Does what comes until it hears that nothing more does, and everything is done.
     pub(super) fn run(&self, outbox: Sender<Event<Task>>, inbox: Receiver<Event<Task>>) {
         let gathered = Waiting::default();
+        // Keys that are brought for no proof take no slot.
+        let preloading = Cell::new(0);
         let mut executor = Executor::new(outbox, inbox);
         let mut waiting = VecDeque::new();
         let mut has_ended = false;
         loop {
-            while executor.len() < self.options.slots
+            while executor.len() - preloading.get() < self.options.slots
                 && let Some((job, completion)) = waiting.pop_front()
             {
                 executor.spawn(self.run_proof(&gathered, job, completion));
@@ -149,6 +155,17 @@ impl Owner {
             match executor.next_message() {
                 None => {}
                 Some(Task::Prove(job, completion)) => waiting.push_back((*job, completion)),
+                Some(Task::Preload(request, answer)) => {
+                    let counted = CountedIn::of(&preloading);
+                    executor.spawn(async move {
+                        let _counted = counted;
+                        let brought = caught(self.preload(&request)).await;
+                        let brought = brought.unwrap_or_else(|_| Err(panicked()));
+                        // Whoever hears of the end may drop the key.
+                        drop(request);
+                        let _ = answer.send(brought);
+                    });
+                }
                 Some(Task::Multiples(request)) => self.serve(request),
                 Some(Task::End) => has_ended = true,
             }
@@ -200,8 +217,7 @@ impl Owner {
             &completion,
         );
         let result = caught(out).await;
-        let result = result
-            .unwrap_or_else(|_| Err(BackendError::Panic("on the device's thread".to_owned())));
+        let result = result.unwrap_or_else(|_| Err(panicked()));
         if result.is_err() {
             // Before the columns go back, and before the next proof writes where this
             // one may still work.
@@ -240,6 +256,10 @@ impl Owner {
             self.room.since(moment).await;
         }
     }
+}
+
+fn panicked() -> BackendError {
+    BackendError::Panic("on the device's thread".to_owned())
 }
 
 /// Threads for what the host sorts or sums, if it does.
