@@ -56,12 +56,14 @@ fn segments_are_recorded_beside_the_whole_and_bellpersons() {
 
 #[test]
 fn all_rows_of_a_part_are_checked_in_segments() {
-    // The last ones have the trees of sectors of 32 and 64 GiB.
+    // Two of them have the trees of sectors of 32 and 64 GiB.
     for (circuit, constraints) in [
         ("wpost-2k", 21_889),
         ("winning-2k", 90_883),
         ("winning-32g", 370_723),
         ("winning-64g", 391_447),
+        // Several partitions, so that challenges have bits of the partition.
+        ("snap-8m", 10_007_508),
     ] {
         let name = format!("synth-check-{circuit}");
         let cases = cases(&["--check", circuit, "--threads", "2"], &name);

@@ -60,6 +60,7 @@ impl CircuitSpec for Chains {
         Some(Cut {
             depth: 0,
             name: "chain ",
+            apart: None,
         })
     }
 }
