@@ -143,6 +143,8 @@ pub(crate) struct Survey {
     cut: Cut,
     extend: Extend,
     limit_bytes: usize,
+    /// The most bytes that it held when it was asked.
+    most_bytes: usize,
     depth: usize,
     /// Variables and rows so far.
     at: Sizes,
@@ -174,6 +176,7 @@ impl Survey {
             cut,
             extend,
             limit_bytes,
+            most_bytes: 0,
             depth: 0,
             at: Sizes::default(),
             begin: None,
@@ -271,9 +274,10 @@ impl Survey {
         Ok(())
     }
 
-    fn check_bytes(&self) -> Result<(), Uncut> {
+    fn check_bytes(&mut self) -> Result<(), Uncut> {
         let limit_bytes = self.limit_bytes;
-        if self.bytes() > limit_bytes {
+        self.most_bytes = self.most_bytes.max(self.bytes());
+        if self.most_bytes > limit_bytes {
             return Err(Uncut::TooLarge { limit_bytes });
         }
         Ok(())
@@ -351,7 +355,7 @@ impl Survey {
             }
         }
         self.all_links.extend(links);
-        Ok(())
+        self.check_bytes()
     }
 
     fn finish(mut self, with_c: bool) -> Result<Template, Uncut> {
@@ -362,7 +366,7 @@ impl Survey {
         }
         let block = self.block.ok_or(Uncut::NoBlock)?;
         self.check_bytes()?;
-        let mut links = self.all_links;
+        let mut links = std::mem::take(&mut self.all_links);
         if let Extend::FirstBlock { blocks } = self.extend {
             // The number comes from a file, and may be any.
             let each = size_of::<Box<[u32]>>() + size_of_val(&*links[0]);
@@ -385,6 +389,7 @@ impl Survey {
             links,
             self.coefficients,
             with_c,
+            self.most_bytes as u64,
         ))
     }
 }

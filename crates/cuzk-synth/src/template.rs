@@ -89,6 +89,7 @@ pub struct Template {
     block_rows: Rows,
     with_c: bool,
     digest: [u8; 32],
+    survey_bytes: u64,
 }
 
 impl Template {
@@ -99,6 +100,7 @@ impl Template {
         links: Vec<Box<[u32]>>,
         coefficients: Coefficients,
         with_c: bool,
+        survey_bytes: u64,
     ) -> Self {
         let mut hash = Sha256::new();
         for extent in [shared, block] {
@@ -128,6 +130,7 @@ impl Template {
             block_rows,
             with_c,
             digest: hash.finalize().into(),
+            survey_bytes,
         }
     }
 
@@ -178,6 +181,11 @@ impl Template {
             + links
             + self.coefficients.bytes();
         bytes as u64
+    }
+
+    /// The most bytes that the survey held that found it.
+    pub fn survey_bytes(&self) -> u64 {
+        self.survey_bytes
     }
 
     /// A digest of the three matrices and the numbers of blocks, variables and rows:

@@ -352,13 +352,8 @@ fn segments_give_the_bytes_of_the_whole_also_where_a_block_is_another() {
         let kept = HintStore::open(&hints).expect("written");
         let id = Chains { odd }.id();
         match (odd, kept.find_cut(id.as_str()).expect("kept")) {
-            (
-                None,
-                CutHint::Blocks {
-                    count, is_uniform, ..
-                },
-            ) => {
-                assert_eq!((*count, *is_uniform), (BLOCKS, true));
+            (None, CutHint::Repeats { survey_bytes }) => {
+                assert!((1 << 10..1 << 20).contains(survey_bytes), "{survey_bytes}");
             }
             (Some(_), CutHint::Uncut(reason)) => {
                 // Where the first block is the odd one, the second is told from it.
@@ -392,7 +387,7 @@ fn a_hint_that_lies_costs_nothing() {
     assert_eq!(reply.parts[0].retries, 0);
     assert_eq!(engine.metrics().verification_failures.count(), 0);
     assert_eq!(counts(&engine), [0, 1, 1]);
-    assert_eq!(reply.synthesis(), "whole");
+    assert_eq!(reply.synthesis(), "whole-differs");
     let kept = HintStore::open(&hints).expect("written");
     assert!(
         matches!(kept.find_cut(odd.id().as_str()), Some(CutHint::Uncut(_))),
@@ -400,19 +395,19 @@ fn a_hint_that_lies_costs_nothing() {
     );
     assert!(kept.find_cut(regular.id().as_str()).is_some());
 
-    let mut store = kept;
-    let other = CutHint::Blocks {
-        count: 0,
-        is_uniform: true,
-        digest: "00".to_owned(),
-    };
-    store.keep_cut(regular.id().as_str(), Some(other));
-    store.save().expect("a writable directory");
     drop(engine);
-    let engine = self::engine(&mut house, Synthesis::Segments, &hints, true);
-    let reply = prove(&engine, &chains(None, 1)).expect("a good job");
-    assert_eq!((reply.parts[0].retries, counts(&engine)), (0, [1, 0, 0]));
-    assert_eq!(reply.synthesis(), "segments");
+    let mut store = kept;
+    for survey_bytes in [0, u64::MAX] {
+        store.keep_cut(
+            regular.id().as_str(),
+            Some(CutHint::Repeats { survey_bytes }),
+        );
+        store.save().expect("a writable directory");
+        let engine = self::engine(&mut house, Synthesis::Segments, &hints, true);
+        let reply = prove(&engine, &chains(None, 1)).expect("a good job");
+        assert_eq!((reply.parts[0].retries, counts(&engine)), (0, [1, 0, 0]));
+        assert_eq!(reply.synthesis(), "segments");
+    }
 }
 
 #[test]
@@ -518,5 +513,8 @@ fn without_room_for_rows_a_part_is_synthesised_whole() {
     let want = prove(&plenty, &job).expect("a good job").proof;
     let tight = house.engine(bytes);
     let reply = prove(&tight, &job).expect("a good job");
+    assert_eq!(reply.synthesis(), "whole-no-memory");
     assert_eq!((reply.proof, counts(&tight)), (want, [0, 1, 0]));
+    let instead = tight.metrics().syntheses_instead.counts();
+    assert!(instead.contains(&("no-memory", 1)), "{instead:?}");
 }
