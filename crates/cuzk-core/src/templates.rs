@@ -32,6 +32,14 @@ impl CutCircuit {
     pub(crate) fn bytes(&self) -> u64 {
         self.held.bytes()
     }
+
+    /// The most bytes that segments take beside the columns when so many threads fill
+    /// them. The first segment writes all into the columns.
+    pub(crate) fn beside_bytes(&self, threads: usize) -> u64 {
+        let others = threads.min(self.template.blocks().saturating_sub(1));
+        let each = self.template.segment_bytes();
+        each.saturating_mul(others as u64)
+    }
 }
 
 /// What a survey of a whole circuit found in this process.
@@ -207,9 +215,15 @@ pub(crate) struct Surveying<'a> {
 
 impl Surveying<'_> {
     /// Memory for a survey, if there is room now: a part that holds its columns waits for
-    /// nothing.
-    pub(crate) fn memory(&self, bytes: u64) -> Option<Reservation> {
-        self.templates.budget.try_reserve(TEMPLATES, bytes).ok()
+    /// nothing. Others wait for what it holds, so that it comes before them.
+    pub(crate) fn memory(&self, part: Option<&mut Reservation>, bytes: u64) -> Option<Reservation> {
+        let Some(part) = part else {
+            return self.templates.budget.try_reserve(TEMPLATES, bytes).ok();
+        };
+        part.grow(bytes).ok()?;
+        let mut memory = part.split(bytes).expect("it grew by as much");
+        memory.reassign(TEMPLATES);
+        Some(memory)
     }
 
     /// The circuit is cut.

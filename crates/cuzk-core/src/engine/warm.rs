@@ -108,8 +108,7 @@ impl Engine {
         let mut parts = self.parts_in_flight_max;
         loop {
             let plan = self.plan(needs, stored, parts as u64)?;
-            let stored_bytes = stored.iter().map(|cut| cut.bytes()).sum();
-            let columns = self.check_columns(needs, stored_bytes, parts as u64);
+            let columns = self.check_columns(needs, stored, parts as u64);
             match (plan.check(), columns) {
                 (Ok(()), Ok(())) => return Ok((plan, parts)),
                 (Err(source), _) if parts == 1 => return Err(source.into()),
@@ -145,8 +144,8 @@ impl Engine {
             }
         }
         // So many parts are in flight in all, whatever their circuits.
-        let work_bytes = needs.iter().map(|need| need.work_bytes).max();
-        if let Some(bytes) = work_bytes {
+        if !needs.is_empty() {
+            let bytes = self.work_bytes(needs, stored);
             let factors = [Factor::new(parts, "parts"), Factor::new(bytes, "bytes")];
             plan.add(WORK, &factors)?;
         }
@@ -160,13 +159,22 @@ impl Engine {
         Ok(plan)
     }
 
+    /// The most that a part takes beside its columns: for its proof or, before, for what its
+    /// segments hold at the same time.
+    fn work_bytes(&self, needs: &[Need], stored: &[Arc<CutCircuit>]) -> u64 {
+        let threads = self.shared.crew.threads();
+        let proofs = needs.iter().map(|need| need.work_bytes);
+        let segments = stored.iter().map(|cut| cut.beside_bytes(threads));
+        proofs.chain(segments).max().unwrap_or(0)
+    }
+
     /// Whether the columns fit where they are placed, in the pages that they take
     /// there, beside what the backend has for good; and the work and the stored rows
     /// beside them.
     fn check_columns(
         &self,
         needs: &[Need],
-        stored_bytes: u64,
+        stored: &[Arc<CutCircuit>],
         parts: u64,
     ) -> Result<(), BudgetError> {
         let pool = self.shared.placing.pool(&self.shared.memory);
@@ -178,8 +186,8 @@ impl Engine {
             .and_then(|bytes| bytes.checked_mul(parts))
             .unwrap_or(u64::MAX);
         let bytes = bytes.saturating_add(self.shared.memory.fixed_bytes());
-        let work_bytes = needs.iter().map(|need| need.work_bytes).max();
-        let work_bytes = work_bytes.unwrap_or(0).saturating_mul(parts);
+        let work_bytes = self.work_bytes(needs, stored).saturating_mul(parts);
+        let stored_bytes: u64 = stored.iter().map(|cut| cut.bytes()).sum();
         let beside_bytes = work_bytes.saturating_add(stored_bytes);
         pool.budget()
             .check_both(COLUMNS, bytes, self.budget(), beside_bytes)

@@ -16,7 +16,7 @@ use crate::schedule::Priority;
 use crate::shapes::to_circuit_sizes;
 
 /// On whom the columns and working memory of parts are booked.
-pub(super) const PARTS: Consumer = Consumer("parts");
+const PARTS: Consumer = Consumer("parts");
 
 /// Waits for the part's memory, in the budget's order: columns, working memory, and
 /// the points of the key if they are to be resident and are not. All of it is one

@@ -5,7 +5,6 @@ use cuzk_budget::Reservation;
 use cuzk_gpu::{CColumn, Columns, Key};
 use cuzk_synth::SynthError;
 
-use super::reserve::PARTS;
 use super::survey::{Known, Look, asked};
 use super::synthesise::{Unwritten, into_columns};
 use super::{Job, Shared};
@@ -22,6 +21,7 @@ pub(super) fn cut_of(
     key: &Key,
     part: usize,
     circuit: &dyn Part,
+    work: &mut Reservation,
 ) -> Result<Option<Known>, Failure> {
     let Some(cut) = job.circuit.cut() else {
         return Ok(None);
@@ -47,7 +47,7 @@ pub(super) fn cut_of(
             Ok(cut)
         }
         Found::Unknown(surveying) => {
-            let find_out = || look.find_out(surveying);
+            let find_out = || look.find_out(surveying, Some(work));
             job.timeline.time("survey", Some(part), find_out)?
         }
     };
@@ -61,28 +61,6 @@ pub(super) fn cut_of(
     look.refuse(SynthError::UnevenSegments { blocks, segments }.to_string());
     shared.templates.differs(&job.circuit.id());
     Ok(Some(Err(Obstacle::Differs)))
-}
-
-/// Memory for what segments take beside the columns: in that which the proof takes later,
-/// and more if that is less.
-///
-/// # Errors
-/// If there is none now: a part that holds its columns waits for nothing.
-pub(super) fn beside(
-    shared: &Shared,
-    cut: &CutCircuit,
-    segments: usize,
-    work: &Reservation,
-) -> Result<Option<Reservation>, Obstacle> {
-    // The first segment writes all into the columns.
-    let others = shared.crew.threads().min(segments - 1) as u64;
-    let bytes = cut.template.segment_bytes().saturating_mul(others);
-    let more = bytes.saturating_sub(work.bytes());
-    if more == 0 {
-        return Ok(None);
-    }
-    let more = shared.memory.budget().try_reserve(PARTS, more);
-    more.map(Some).map_err(|_| Obstacle::NoMemory)
 }
 
 /// Fills the columns of a part, and gives its inputs.

@@ -18,7 +18,7 @@ use crate::{CircuitSpec, Obstacle};
 const SURVEY_BYTES_MAX: u64 = 1 << 30;
 
 /// And at the least.
-const SURVEY_BYTES_MIN: u64 = 1 << 20;
+const SURVEY_BYTES_MIN: u64 = 1 << 16;
 
 /// Bytes that a row takes at the most, on the average, in the circuits that are known.
 const BYTES_PER_ROW: u64 = 160;
@@ -57,7 +57,8 @@ pub(crate) fn store(
                 cut,
                 job: None,
             };
-            look.find_out(surveying).map_err(|failure| failure.error)?
+            look.find_out(surveying, None)
+                .map_err(|failure| failure.error)?
         }
     };
     Ok(known.ok())
@@ -76,8 +77,12 @@ pub(super) struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Surveys the circuit, and keeps what was found.
-    pub(super) fn find_out(&self, surveying: Surveying<'_>) -> Result<Known, Failure> {
+    /// Surveys the circuit, and keeps what was found. `work` is what the part holds.
+    pub(super) fn find_out(
+        &self,
+        surveying: Surveying<'_>,
+        work: Option<&mut Reservation>,
+    ) -> Result<Known, Failure> {
         let Self { shared, key, .. } = *self;
         let id = self.circuit.id();
         let hint = shared.shapes.cut(&id);
@@ -86,7 +91,7 @@ impl Look<'_> {
             surveying.differs();
             return Ok(Err(Obstacle::Differs));
         }
-        let (template, memory) = match self.with_memory(&surveying, hint)? {
+        let (template, memory) = match self.with_memory(&surveying, work, hint)? {
             Surveyed::Repeats(template, memory) => (*template, memory),
             Surveyed::NoMemory => return Ok(Err(Obstacle::NoMemory)),
             Surveyed::Uncut(uncut) => {
@@ -130,6 +135,7 @@ impl Look<'_> {
     fn with_memory(
         &self,
         surveying: &Surveying<'_>,
+        mut work: Option<&mut Reservation>,
         hint: Option<CutHint>,
     ) -> Result<Surveyed, Failure> {
         let rows = sizes_from_key(self.key).constraints as u64;
@@ -137,7 +143,7 @@ impl Look<'_> {
         let bound = bound.clamp(SURVEY_BYTES_MIN, SURVEY_BYTES_MAX);
         if let Some(CutHint::Repeats { survey_bytes }) = hint {
             let bytes = survey_bytes.clamp(SURVEY_BYTES_MIN, bound);
-            let Some(memory) = surveying.memory(bytes) else {
+            let Some(memory) = surveying.memory(work.as_deref_mut(), bytes) else {
                 return Ok(Surveyed::NoMemory);
             };
             match self.survey(memory)? {
@@ -146,7 +152,8 @@ impl Look<'_> {
             }
         }
         let mut asks = [bound, bound / 2, bound / 4].into_iter();
-        let Some(memory) = asks.find_map(|bytes| surveying.memory(bytes)) else {
+        let Some(memory) = asks.find_map(|bytes| surveying.memory(work.as_deref_mut(), bytes))
+        else {
             return Ok(Surveyed::NoMemory);
         };
         let is_less = memory.bytes() < bound;

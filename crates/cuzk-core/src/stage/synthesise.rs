@@ -16,7 +16,6 @@ use crate::config::Sizing;
 use crate::error::{Failure, ProveError};
 use crate::placement::{Placed, Way};
 use crate::shapes::to_circuit_sizes;
-use crate::templates::CutCircuit;
 use crate::{Filling, Obstacle, Part};
 
 /// What a synthesis ended with.
@@ -38,18 +37,23 @@ pub(crate) fn synthesise(
     mut reserved: Reserved,
 ) -> Result<Filled, Failure> {
     let circuit = job.workload.part(part).map_err(Failure::fatal)?;
-    let known = segments::cut_of(shared, job, key, part, circuit.as_ref())?;
-    let columns = &mut reserved.columns;
-    let beside = |cut: Arc<CutCircuit>| {
-        let memory = segments::beside(shared, &cut, circuit.segments(), &reserved.work);
-        memory.map(|memory| (cut, memory))
-    };
-    let known = known.map(|known| known.and_then(beside));
+    let Reserved { columns, work, .. } = &mut reserved;
+    let known = segments::cut_of(shared, job, key, part, circuit.as_ref(), work)?;
+    let known = known.map(|known| {
+        let cut = known?;
+        // The proof, for which the part holds them, comes later.
+        let bytes = cut.beside_bytes(shared.crew.threads());
+        let bytes = bytes.saturating_sub(work.bytes());
+        // At once or not at all: a part that holds its columns waits for nothing.
+        let grown = if bytes > 0 { work.grow(bytes) } else { Ok(()) };
+        grown.map(|()| (cut, bytes)).map_err(|_| Obstacle::NoMemory)
+    });
     let (synthesis, written) = match known {
-        Some(Ok((cut, memory))) => {
+        Some(Ok((cut, beside_bytes))) => {
             let inputs = segments::fill(shared, job, &cut, circuit.as_ref(), columns);
             let written = inputs.map(|inputs| (inputs, Arc::clone(&cut.shape)));
-            drop((cut, memory));
+            drop(cut);
+            work.shrink(beside_bytes).expect("it grew by as much");
             // Its template may be idle now.
             shared.memory.budget().idle_grew();
             (Filling::Segments, written)

@@ -75,10 +75,15 @@ impl Faulty {
 
     /// Holds the columns of each request until it is sent a permit.
     pub(crate) fn held() -> (Arc<Self>, Sender<()>) {
+        Self::held_corrupting(0)
+    }
+
+    /// The same, and spoils the first `times` proofs.
+    pub(crate) fn held_corrupting(times: usize) -> (Arc<Self>, Sender<()>) {
         let (permit, permits) = channel();
         let backend = Self {
             permits: Some(Mutex::new(permits)),
-            ..Self::corrupting(0)
+            ..Self::corrupting(times)
         };
         (Arc::new(backend), permit)
     }

@@ -20,16 +20,16 @@ use cuzk_synth::{Cut, CutHint, HintStore, Pass};
 use crate::toy::{House, cpu};
 use crate::{PLENTY, seeded};
 
-const BLOCKS: usize = 6;
+pub(crate) const BLOCKS: usize = 6;
 /// Rows of a block: more than a word of a density.
 const ROUNDS: usize = 70;
 
 /// In each block x + block is doubled and squared so many times, and multiplied with x,
 /// which all blocks share; the result is public.
 #[derive(Clone)]
-struct Chains {
+pub(crate) struct Chains {
     /// A block with another coefficient in its middle row.
-    odd: Option<usize>,
+    pub(crate) odd: Option<usize>,
 }
 
 impl CircuitSpec for Chains {
@@ -138,7 +138,7 @@ impl Chains {
 
 /// What goes wrong in a job.
 #[derive(Clone, Copy, PartialEq)]
-enum Fault {
+pub(crate) enum Fault {
     /// A block is not satisfied.
     Unsatisfied(usize),
     /// The synthesis of a block panics.
@@ -148,24 +148,24 @@ enum Fault {
 }
 
 /// Where block 0 says that it begins, and waits until it is let go on.
-struct Hold {
+pub(crate) struct Hold {
     begun: Sender<()>,
     go_on: Receiver<()>,
 }
 
 /// A job of several parts, x counting up from `first`.
 #[derive(Clone)]
-struct ChainsJob {
-    circuit: Chains,
-    first: u64,
-    parts: usize,
-    fault: Option<Fault>,
-    hold: Option<Arc<Mutex<Hold>>>,
+pub(crate) struct ChainsJob {
+    pub(crate) circuit: Chains,
+    pub(crate) first: u64,
+    pub(crate) parts: usize,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) hold: Option<Arc<Mutex<Hold>>>,
     /// Segments begun.
-    begun: Arc<AtomicUsize>,
+    pub(crate) begun: Arc<AtomicUsize>,
 }
 
-fn chains(odd: Option<usize>, parts: usize) -> ChainsJob {
+pub(crate) fn chains(odd: Option<usize>, parts: usize) -> ChainsJob {
     ChainsJob {
         circuit: Chains { odd },
         first: 5,
@@ -269,7 +269,7 @@ impl Workload for ChainsJob {
     }
 }
 
-fn house(circuits: &[Chains]) -> House {
+pub(crate) fn house(circuits: &[Chains]) -> House {
     let house = House::new(&[]);
     for circuit in circuits {
         let output = KeyOutput {
@@ -283,20 +283,25 @@ fn house(circuits: &[Chains]) -> House {
     house
 }
 
-fn engine(house: &mut House, synthesis: Synthesis, hints: &Path, c_from_ab: bool) -> Engine {
+pub(crate) fn engine(
+    house: &mut House,
+    synthesis: Synthesis,
+    hints: &Path,
+    c_from_ab: bool,
+) -> Engine {
     house.config.tuning.synthesis = synthesis;
     house.config.threads = 3;
     let hints = HintStore::open(hints).expect("a hint file or none");
     house.engine_with(PLENTY, Arc::new(cpu(c_from_ab)), hints)
 }
 
-fn prove(engine: &Engine, job: &ChainsJob) -> Result<ProofReply, ProveError> {
+pub(crate) fn prove(engine: &Engine, job: &ChainsJob) -> Result<ProofReply, ProveError> {
     let handle = engine.submit(Arc::new(job.clone()), seeded());
     handle.expect("there is room").wait()
 }
 
 /// Parts synthesised in segments and whole, and circuits that were refused.
-fn counts(engine: &Engine) -> [u64; 3] {
+pub(crate) fn counts(engine: &Engine) -> [u64; 3] {
     let metrics = engine.metrics();
     [
         &metrics.syntheses_cut,
@@ -306,7 +311,7 @@ fn counts(engine: &Engine) -> [u64; 3] {
     .map(|counter| counter.count())
 }
 
-fn surveys(reply: &ProofReply) -> usize {
+pub(crate) fn surveys(reply: &ProofReply) -> usize {
     let spans = reply.timeline.spans();
     spans.iter().filter(|span| span.name == "survey").count()
 }
