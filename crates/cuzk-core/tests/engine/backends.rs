@@ -30,6 +30,8 @@ pub(crate) struct Faulty {
     short_below: usize,
     /// Columns of this length, whatever the circuit.
     rows: Option<usize>,
+    /// Whether it wants no memory beside the columns.
+    is_light: bool,
     /// Each request first takes one of these, and waits for it.
     permits: Option<Mutex<Receiver<()>>>,
     seen: AtomicUsize,
@@ -42,6 +44,7 @@ impl Faulty {
             spoil,
             short_below: 0,
             rows: None,
+            is_light: false,
             permits: None,
             seen: AtomicUsize::new(0),
         }
@@ -69,6 +72,14 @@ impl Faulty {
     pub(crate) fn greedy(rows: usize) -> Self {
         Self {
             rows: Some(rows),
+            ..Self::corrupting(0)
+        }
+    }
+
+    /// Says that it wants no memory beside the columns.
+    pub(crate) fn light() -> Self {
+        Self {
+            is_light: true,
             ..Self::corrupting(0)
         }
     }
@@ -130,6 +141,9 @@ impl Backend for Faulty {
     }
 
     fn work_bytes(&self, sizes: &CircuitSizes, key: &Key, tier: KeyTier) -> u64 {
+        if self.is_light {
+            return 0;
+        }
         self.inner.work_bytes(sizes, key, tier)
     }
 

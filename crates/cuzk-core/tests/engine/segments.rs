@@ -30,14 +30,18 @@ const ROUNDS: usize = 70;
 pub(crate) struct Chains {
     /// A block with another coefficient in its middle row.
     pub(crate) odd: Option<usize>,
+    /// Variables more that all blocks share, each with a row.
+    pub(crate) shared: usize,
 }
 
 impl CircuitSpec for Chains {
     fn id(&self) -> CircuitId {
-        let id = self
-            .odd
-            .map_or("chains".to_owned(), |block| format!("chains-{block}"));
-        id.as_str().into()
+        let odd = self.odd.map_or(String::new(), |block| format!("-{block}"));
+        let shared = match self.shared {
+            0 => String::new(),
+            shared => format!("-shared-{shared}"),
+        };
+        format!("chains{odd}{shared}").as_str().into()
     }
 
     fn params_file(&self) -> String {
@@ -66,6 +70,10 @@ impl CircuitSpec for Chains {
 }
 
 impl Chains {
+    pub(crate) const fn new(odd: Option<usize>) -> Self {
+        Self { odd, shared: 0 }
+    }
+
     fn synthesize(
         &self,
         blocks: std::ops::Range<usize>,
@@ -75,6 +83,10 @@ impl Chains {
     ) -> Result<(), SynthesisError> {
         let value = || x.map(Scalar::from).ok_or(SynthesisError::AssignmentMissing);
         let x = AllocatedNum::alloc(pass.namespace(|| "x"), value)?;
+        let mut more = x.clone();
+        for _ in 0..self.shared {
+            more = more.square(pass.namespace(|| "more"))?;
+        }
         for block in blocks {
             let mut space = pass.namespace(|| format!("chain {block}"));
             // The index of a block is witness data, so that all have the same rows.
@@ -167,7 +179,7 @@ pub(crate) struct ChainsJob {
 
 pub(crate) fn chains(odd: Option<usize>, parts: usize) -> ChainsJob {
     ChainsJob {
-        circuit: Chains { odd },
+        circuit: Chains::new(odd),
         first: 5,
         parts,
         fault: None,
@@ -319,7 +331,7 @@ pub(crate) fn surveys(reply: &ProofReply) -> usize {
 #[test]
 fn segments_give_the_bytes_of_the_whole_also_where_a_block_is_another() {
     for odd in [None, Some(0), Some(4)] {
-        let mut house = house(&[Chains { odd }]);
+        let mut house = house(&[Chains::new(odd)]);
         let hints = house.directory.path().join("hints.json");
         let job = chains(odd, 3);
         let none = Path::new("");
@@ -355,7 +367,7 @@ fn segments_give_the_bytes_of_the_whole_also_where_a_block_is_another() {
             assert_eq!(counts(&engine), expected);
         }
         let kept = HintStore::open(&hints).expect("written");
-        let id = Chains { odd }.id();
+        let id = Chains::new(odd).id();
         match (odd, kept.find_cut(id.as_str()).expect("kept")) {
             (None, CutHint::Repeats { survey_bytes }) => {
                 assert!((1 << 10..1 << 20).contains(survey_bytes), "{survey_bytes}");
@@ -376,7 +388,7 @@ fn segments_give_the_bytes_of_the_whole_also_where_a_block_is_another() {
 /// any number of blocks: the circuit is surveyed all the same.
 #[test]
 fn a_hint_that_lies_costs_nothing() {
-    let (regular, odd) = (Chains { odd: None }, Chains { odd: Some(4) });
+    let (regular, odd) = (Chains::new(None), Chains::new(Some(4)));
     let mut house = house(&[regular.clone(), odd.clone()]);
     let hints = house.directory.path().join("hints.json");
     let honest = engine(&mut house, Synthesis::Segments, &hints, true);
@@ -417,7 +429,7 @@ fn a_hint_that_lies_costs_nothing() {
 
 #[test]
 fn what_goes_wrong_in_a_segment_ends_its_job_alone() {
-    let mut house = house(&[Chains { odd: None }]);
+    let mut house = house(&[Chains::new(None)]);
     let engine = engine(&mut house, Synthesis::Segments, Path::new(""), true);
     prove(&engine, &chains(None, 1)).expect("a good job");
     let error = |fault| {
@@ -448,7 +460,7 @@ fn what_goes_wrong_in_a_segment_ends_its_job_alone() {
 /// after the second such part no more.
 #[test]
 fn a_part_of_another_shape_is_synthesised_whole_and_refused() {
-    let mut house = house(&[Chains { odd: None }]);
+    let mut house = house(&[Chains::new(None)]);
     let engine = engine(&mut house, Synthesis::Segments, Path::new(""), true);
     let good = chains(None, 1);
     let want = prove(&engine, &good).expect("a good job").proof;
@@ -469,7 +481,7 @@ fn a_part_of_another_shape_is_synthesised_whole_and_refused() {
 
 #[test]
 fn a_cancelled_job_begins_no_further_segment() {
-    let mut house = house(&[Chains { odd: None }]);
+    let mut house = house(&[Chains::new(None)]);
     house.config.threads = 1;
     house.config.tuning.synthesis = Synthesis::Segments;
     let engine = house.engine(PLENTY);
@@ -496,7 +508,7 @@ fn a_cancelled_job_begins_no_further_segment() {
 
 #[test]
 fn stored_rows_are_counted_and_reclaimed() {
-    let mut house = house(&[Chains { odd: None }]);
+    let mut house = house(&[Chains::new(None)]);
     let engine = engine(&mut house, Synthesis::Segments, Path::new(""), true);
     let want = prove(&engine, &chains(None, 1)).expect("a good job").proof;
     let held = || engine.budget().usage().held_by(Consumer("templates"));
@@ -511,7 +523,7 @@ fn stored_rows_are_counted_and_reclaimed() {
 
 #[test]
 fn without_room_for_rows_a_part_is_synthesised_whole() {
-    let mut house = house(&[Chains { odd: None }]);
+    let mut house = house(&[Chains::new(None)]);
     let job = chains(None, 1);
     let plenty = engine(&mut house, Synthesis::Segments, Path::new(""), true);
     let bytes = plenty.check(&job.circuit).expect("it fits");

@@ -10,7 +10,7 @@ use bellpepper_core::{ConstraintSystem, SynthesisError};
 use bellperson::groth16::{PreparedVerifyingKey, Proof};
 use blstrs::{Bls12, Scalar};
 use cuzk_budget::Consumer;
-use cuzk_core::config::{Sizing, Synthesis};
+use cuzk_core::config::{KeyTier, Sizing, Synthesis};
 use cuzk_core::{
     CircuitId, CircuitSpec, Engine, JobHandle, Part, ProofReply, ProveError, Workload,
     WorkloadError,
@@ -23,7 +23,7 @@ use crate::segments::{Chains, ChainsJob, chains, counts, engine, house, prove, s
 use crate::toy::House;
 use crate::{PLENTY, seeded, until};
 
-const REGULAR: Chains = Chains { odd: None };
+const REGULAR: Chains = Chains::new(None);
 const NO_HINTS: &str = "";
 
 /// What happens before a synthesis.
@@ -169,7 +169,7 @@ fn stop() -> (Hook, Receiver<()>, Sender<()>) {
 
 #[test]
 fn warmed_circuits_are_surveyed_before_their_first_part() {
-    let mut house = house(&[REGULAR, Chains { odd: Some(4) }]);
+    let mut house = house(&[REGULAR, Chains::new(Some(4))]);
     let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
     let plan = engine.warm(&[&REGULAR]).expect("there is room");
     let stored = held(&engine, "templates");
@@ -190,7 +190,7 @@ fn warmed_circuits_are_surveyed_before_their_first_part() {
     assert_eq!(reply.synthesis(), "segments");
     // Again, and one that does not repeat: neither changes what is stored.
     engine
-        .warm(&[&REGULAR, &Chains { odd: Some(4) }])
+        .warm(&[&REGULAR, &Chains::new(Some(4))])
         .expect("there is room");
     assert_eq!(held(&engine, "templates"), stored);
     let reply = prove(&engine, &chains(Some(4), 1)).expect("a good job");
@@ -415,4 +415,42 @@ fn a_panic_in_any_block_ends_its_job_alone() {
     let usage = engine.budget().usage();
     assert_eq!(usage.used_bytes, usage.idle_bytes, "no part holds any");
     assert_eq!(counts(&engine)[1..], [0, 0]);
+}
+
+/// What all blocks share is in the columns once, and beside them once a thread.
+#[test]
+fn what_segments_hold_beside_the_columns_is_counted() {
+    let wide = Chains {
+        shared: 2_000,
+        ..REGULAR
+    };
+    let mut house = house(std::slice::from_ref(&wide));
+    house.config.threads = 3;
+    house.config.tuning.key_tier = KeyTier::File;
+    let engine = house.engine_on(PLENTY, Arc::new(Faulty::light()));
+    let job = ChainsJob {
+        circuit: wide.clone(),
+        ..chains(None, 1)
+    };
+    let first = prove(&engine, &job).expect("a good job");
+    assert_eq!(first.synthesis(), "segments");
+    let usage = engine.budget().usage();
+    let beside = 3 * 2_001 * size_of::<Scalar>() as u64;
+    for (room, synthesis) in [(beside, "segments"), (beside - 1, "whole-no-memory")] {
+        let used = engine.budget().usage().used_bytes;
+        let other = PLENTY - used - room;
+        let other = engine.budget().try_reserve(Consumer("other"), other);
+        let other = other.expect("the rest");
+        let reply = prove(&engine, &job).expect("a good job");
+        assert_eq!(
+            (reply.synthesis(), &reply.proof),
+            (synthesis.into(), &first.proof)
+        );
+        drop(other);
+        let after = engine.budget().usage();
+        assert_eq!(after.used_bytes, used, "{usage:?}, {after:?}");
+    }
+    let plan = engine.warm(&[&wide]).expect("there is room").to_string();
+    let told = plan.replace(',', "");
+    assert!(told.contains(&beside.to_string()), "{plan}");
 }
