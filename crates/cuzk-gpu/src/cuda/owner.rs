@@ -39,6 +39,7 @@ use crate::device::sorted::{SortedQueries, b_scalars};
 use crate::device::turn::{News, Turn};
 use crate::error::BackendError;
 use crate::groth16::{Statement, check};
+use crate::phase::{Phase, PhaseLane};
 use crate::shape::CircuitShape;
 use crate::watch::Watch;
 
@@ -350,24 +351,27 @@ impl Carried<'_> {
             None => None,
         };
         let (mut computed, loaded) = computed?;
+        let mut phases = std::mem::take(&mut computed.phases);
         if let Some(b_g2) = b_g2 {
-            let (sum, ms) = b_g2??;
+            let (sum, phase) = b_g2??;
             computed.b_g2_on_host = Some(sum);
-            // The device did nothing in its phase, the last one.
-            computed.phases.0.pop();
-            computed.phases.0.push(("msm_b_g2", ms));
+            phases.push(phase);
         }
-        let mut phases = computed.phases.clone();
-        if let Some(ms) = loaded {
-            // Between the upload and the first phase of the computation.
-            phases.0.insert(1, ("key_load", ms));
-        }
+        phases.extend(loaded);
         let tier = computed.tier;
         let (source, watch) = (Arc::clone(self.source), self.watch.cloned());
         let (r, s) = (self.statement.r, self.statement.s);
-        let finish = move || computed.finish(source.vk(), r, s, watch.as_deref());
+        let finish = move || {
+            let begin = Instant::now();
+            let proof = computed.finish(source.vk(), r, s, watch.as_deref());
+            let phase = Phase::new("finish", PhaseLane::Host, begin, Instant::now());
+            (proof, phase)
+        };
+        let (proof, finished) = on_thread("putting a proof together", finish).await?;
+        phases.push(finished);
+        phases.sort_by_key(|phase| phase.start);
         Ok(Proved {
-            proof: on_thread("putting a proof together", finish).await?,
+            proof,
             phases,
             tier: Some(tier),
         })
@@ -406,23 +410,24 @@ impl Carried<'_> {
         })
     }
 
-    /// Has the host make the sum over `b_g2`: that, and the milliseconds that it took.
+    /// Has the host make the sum over `b_g2`: that, and its phase.
     fn sum_b_g2(
         &self,
         scalars: Vec<Scalar>,
-    ) -> impl Future<Output = Result<Result<(G2Projective, f64), BackendError>, BackendError>> + use<>
+    ) -> impl Future<Output = Result<Result<(G2Projective, Phase), BackendError>, BackendError>> + use<>
     {
         let threads = self.owner.threads.clone().expect("made for this");
         let source = Arc::clone(self.source);
         on_thread("the sum over b_g2", move || {
             let begin = Instant::now();
             let sum = threads.install(|| source.b_g2_sum(&scalars))?;
-            Ok((sum, begin.elapsed().as_secs_f64() * 1e3))
+            let phase = Phase::new("msm_b_g2", PhaseLane::Host, begin, Instant::now());
+            Ok((sum, phase))
         })
     }
 
-    /// Sees to the key, and computes when it is this proof's turn. Also returns the
-    /// milliseconds that a key took.
+    /// Sees to the key, and computes when it is this proof's turn. Also returns the phase
+    /// of a key that was loaded.
     async fn compute(
         &self,
         bench: &Bench<'_>,
@@ -430,7 +435,7 @@ impl Carried<'_> {
         host_key: &mut Option<Rc<HostKey>>,
         sorted: Option<Arc<SortedQueries>>,
         is_b_g2: bool,
-    ) -> Result<(Computed, Option<f64>), BackendError> {
+    ) -> Result<(Computed, Option<Phase>), BackendError> {
         let owner = self.owner;
         let loaded = self.load(held).await?;
         if let Points::Pieces { .. } = &held.points {
@@ -474,8 +479,8 @@ impl Carried<'_> {
     }
 
     /// Brings the lists of the circuit, and the key if it is to stay, unless they are
-    /// there. Returns the milliseconds that a key took.
-    async fn load(&self, held: &Held) -> Result<Option<f64>, BackendError> {
+    /// there. Returns the phase of a key.
+    async fn load(&self, held: &Held) -> Result<Option<Phase>, BackendError> {
         let device = &self.owner.device;
         let key = match &held.points {
             Points::Resident(key) if !key.is_loaded() => Some(&**key),
@@ -495,6 +500,9 @@ impl Carried<'_> {
         };
         let begin = Instant::now();
         key.load(device, &mut staging, self.source).await?;
-        Ok(Some(begin.elapsed().as_secs_f64() * 1e3))
+        Ok(Some(Phase {
+            bytes: Some(ResidentKey::bytes(&**self.source)),
+            ..Phase::new("key_load", PhaseLane::Key, begin, Instant::now())
+        }))
     }
 }

@@ -56,10 +56,12 @@ pub(super) async fn upload(
     sizes: &CircuitSizes,
 ) -> Result<(), BackendError> {
     let device = bench.device;
-    let [begin, end] = &bench.clock.upload;
-    device.record(Lane::Upload, begin)?;
+    let begun = bench.clock.begin(device, Lane::Upload)?;
     queue_upload(bench, ring, columns, sizes).await?;
-    device.record(Lane::Upload, end)?;
+    let read = [Which::A, Which::B, Which::C, Which::Aux].into_iter();
+    let read = read.filter(|which| !matches!(which, Which::C) || columns.c.is_some());
+    let bytes = read.map(|which| which.bytes(columns).len() as u64).sum();
+    bench.clock.end(device, begun, "upload", bytes)?;
     device.passed(Lane::Upload).await
 }
 
