@@ -160,6 +160,7 @@ pub(super) fn fill(
     shared: &Shared,
     job: &Job,
     cut: &CutCircuit,
+    part: usize,
     circuit: &dyn Part,
     columns: &mut Columns,
 ) -> Result<Vec<Scalar>, Unwritten> {
@@ -172,7 +173,10 @@ pub(super) fn fill(
     let filled = shared.crew.run(
         columns.segments,
         || job.cancel.is_cancelled(),
-        |segment, columns| template.fill(columns, |pass| circuit.synthesize(segment, pass)),
+        |segment, columns| {
+            let fill = || template.fill(columns, |pass| circuit.synthesize(segment, pass));
+            job.timeline.time_on_core("segment", part, fill)
+        },
     );
     let filled = filled.map_err(|unfinished| match unfinished {
         Unfinished::Stopped => Unwritten::Other(ProveError::Cancelled),

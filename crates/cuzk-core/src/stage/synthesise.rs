@@ -1,6 +1,7 @@
 //! Synthesise: the witness is written into the part's columns.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use blstrs::Scalar;
 use cuzk_gpu::{CColumn, CircuitShape, Columns, Key};
@@ -39,7 +40,7 @@ pub(crate) fn synthesise(
     let cut = segments::cut_of(shared, job, key, part, circuit.as_ref())?;
     let columns = &mut reserved.columns;
     let written = match &cut {
-        Some(cut) => segments::fill(shared, job, cut, circuit.as_ref(), columns)
+        Some(cut) => segments::fill(shared, job, cut, part, circuit.as_ref(), columns)
             .map(|inputs| (inputs, Arc::clone(&cut.shape))),
         None => fill_whole(shared, job, key, part, circuit.as_ref(), columns),
     };
@@ -88,6 +89,7 @@ pub(crate) fn synthesise(
         shape,
         placed,
         synthesis,
+        since: Instant::now(),
     })))
 }
 
@@ -108,7 +110,10 @@ fn fill_whole(
     circuit: &dyn Part,
     columns: &mut Columns,
 ) -> Result<(Vec<Scalar>, Arc<CircuitShape>), Unwritten> {
-    let assigned = fill(shared, circuit, columns).map_err(Unwritten::Synth)?;
+    let assigned = job
+        .timeline
+        .time_on_core("whole", part, || fill(shared, circuit, columns))
+        .map_err(Unwritten::Synth)?;
     shared.metrics.syntheses_whole.add(1);
     let Assigned {
         inputs,

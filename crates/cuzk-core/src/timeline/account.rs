@@ -69,7 +69,9 @@ impl Account {
         spans: impl IntoIterator<Item = &'a Span>,
     ) {
         for piece in explained(self.unit, &[gap], spans) {
-            let at = Reason::ALL.iter().position(|reason| *reason == piece.reason);
+            let at = Reason::ALL
+                .iter()
+                .position(|reason| *reason == piece.reason);
             if let Some(sum) = at.and_then(|at| self.gaps_ms.get_mut(at)) {
                 *sum += piece.length_ms();
             }

@@ -171,7 +171,9 @@ impl<'a> Replay<'a> {
         steps.sort_by(|a, b| {
             let order = place(a).total_cmp(&place(b));
             // A wait that ends before what begins.
-            order.then(b.is_wait().cmp(&a.is_wait())).then(a.end_ms.total_cmp(&b.end_ms))
+            order
+                .then(b.is_wait().cmp(&a.is_wait()))
+                .then(a.end_ms.total_cmp(&b.end_ms))
         });
         let begins = steps.iter().map(|step| step.start_ms);
         let begin_ms = begins.reduce(f64::min).unwrap_or(0.0);
@@ -201,9 +203,7 @@ impl<'a> Replay<'a> {
                 (true, true) => after(&step.before[..step.own_before]),
                 (true, false) => after(&step.before) + step.lag_ms,
                 (false, true) => after(&step.before) + step.lag_ms,
-                (false, false) => {
-                    after(&step.before) + step.lag_ms + (step.end_ms - step.start_ms)
-                }
+                (false, false) => after(&step.before) + step.lag_ms + (step.end_ms - step.start_ms),
             };
             ends.push(end);
         }
@@ -269,15 +269,16 @@ fn pieces(span: &Span, spans: &[Span]) -> Vec<(f64, f64)> {
 /// part's or lane's.
 fn before(steps: &[Step<'_>], step: &Step<'_>) -> (Vec<usize>, usize) {
     let ended = |other: &Step<'_>| other.end_ms <= step.start_ms + SAME_MS;
-    let is_own = |other: &Step<'_>| {
-        other.part == step.part || other.part.is_none() || step.part.is_none()
-    };
+    let is_own =
+        |other: &Step<'_>| other.part == step.part || other.part.is_none() || step.part.is_none();
     let own = || {
         let steps = steps.iter().enumerate();
         steps.filter(|(_, other)| is_own(other) && ended(other))
     };
     // What ended before one of these began is before that one too.
-    let latest_ms = own().map(|(_, other)| other.start_ms).fold(f64::MIN, f64::max);
+    let latest_ms = own()
+        .map(|(_, other)| other.start_ms)
+        .fold(f64::MIN, f64::max);
     let mut before: Vec<usize> = own()
         .filter(|(_, other)| other.end_ms + SAME_MS > latest_ms)
         .map(|(at, _)| at)
@@ -342,7 +343,10 @@ mod tests {
         // Synthesis limits: 30 ms of it, 2 of upload, 3 of the device behind the last.
         let by_cores = savings(&pipeline(3.0));
         assert_eq!(by_cores.wall_ms, 36.0);
-        assert_eq!(saves(&by_cores, "synthesis"), 36.0 - (2.0 + 3.0 * 3.0 + 1.0));
+        assert_eq!(
+            saves(&by_cores, "synthesis"),
+            36.0 - (2.0 + 3.0 * 3.0 + 1.0)
+        );
         assert_eq!(saves(&by_cores, "ntt"), 3.0);
         assert_eq!(saves(&by_cores, "upload"), 2.0);
         assert_eq!(saves(&by_cores, "turn"), 0.0);
@@ -376,7 +380,10 @@ mod tests {
             .iter()
             .map(|saving| (saving.name.as_str(), saving.count, saving.saves_ms))
             .collect();
-        assert_eq!(told, [("survey", 1, 50.0), ("synthesis", 1, 47.0), ("pin", 1, 3.0)]);
+        assert_eq!(
+            told,
+            [("survey", 1, 50.0), ("synthesis", 1, 47.0), ("pin", 1, 3.0)]
+        );
         assert_eq!((found.wall_ms, found.between_ms), (100.0, 0.0));
     }
 

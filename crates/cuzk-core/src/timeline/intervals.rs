@@ -7,7 +7,10 @@ pub(crate) struct Intervals(Vec<(f64, f64)>);
 impl Intervals {
     /// All that at least one of the given intervals holds.
     pub(crate) fn union(of: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        let mut all: Vec<_> = of.into_iter().filter(|(from, until)| from < until).collect();
+        let mut all: Vec<_> = of
+            .into_iter()
+            .filter(|(from, until)| from < until)
+            .collect();
         all.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut disjoint: Vec<(f64, f64)> = Vec::new();
         for (from, until) in all {
@@ -114,7 +117,8 @@ mod tests {
 
     fn in_time(of: &[(usize, usize)]) -> Vec<(f64, f64)> {
         let of = of.iter();
-        of.map(|&(from, until)| (from as f64, until as f64)).collect()
+        of.map(|&(from, until)| (from as f64, until as f64))
+            .collect()
     }
 
     proptest! {

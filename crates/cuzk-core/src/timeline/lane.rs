@@ -53,8 +53,8 @@ pub enum Work {
     Key,
     /// `compute`: kernels run. What a unit computes at the same time counts once.
     Compute,
-    /// `finish`: the host adds up and assembles.
-    Finish,
+    /// `host`: threads of the host add up and assemble.
+    Host,
 }
 
 impl Work {
@@ -63,7 +63,7 @@ impl Work {
         Self::Upload,
         Self::Key,
         Self::Compute,
-        Self::Finish,
+        Self::Host,
     ];
 
     fn name(self) -> &'static str {
@@ -72,7 +72,7 @@ impl Work {
             Self::Upload => "upload",
             Self::Key => "key",
             Self::Compute => "compute",
-            Self::Finish => "finish",
+            Self::Host => "host",
         }
     }
 }
@@ -207,9 +207,20 @@ mod tests {
         }
         let of_device = Lane::Unit(Unit::Device(0), Work::Compute);
         assert_eq!(of_device.to_string(), "device 0 compute");
-        for wrong in ["", "device", "device 0", "device x key", "gpu 0 key", "core -1", "Queue"] {
+        for wrong in [
+            "",
+            "device",
+            "device 0",
+            "device x key",
+            "gpu 0 key",
+            "core -1",
+            "Queue",
+        ] {
             let error = wrong.parse::<Lane>().expect_err("no lane");
-            assert!(error.starts_with(&format!("no lane {wrong:?}: want queue, ")), "{error}");
+            assert!(
+                error.starts_with(&format!("no lane {wrong:?}: want queue, ")),
+                "{error}"
+            );
         }
     }
 }

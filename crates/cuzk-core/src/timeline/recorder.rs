@@ -1,7 +1,7 @@
 //! All spans of an engine: the last ones in a ring, the sums of all.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::account::{Account, UnitSeconds};
@@ -83,7 +83,11 @@ impl Recorder {
     pub(super) fn push(&self, name: &'static str, span: Span) {
         let (lane, from_ms, until_ms) = (span.lane, span.start_ms, span.end_ms);
         let mut state = lock(&self.state);
-        let State { ring, stages, units } = &mut *state;
+        let State {
+            ring,
+            stages,
+            units,
+        } = &mut *state;
         match stages.iter_mut().find(|known| known.stage == name) {
             Some(known) => {
                 known.seconds += span.length_ms() / 1000.0;
@@ -262,13 +266,19 @@ mod tests {
             let recorded = recorder.recorded();
             let parts: Vec<_> = recorded.spans.iter().filter_map(|span| span.part).collect();
             let want: Vec<usize> = (kept - kept.min(3)..kept).collect();
-            assert_eq!((parts, recorded.dropped), (want, kept.saturating_sub(3) as u64));
+            assert_eq!(
+                (parts, recorded.dropped),
+                (want, kept.saturating_sub(3) as u64)
+            );
             push(&recorder, &of(kept));
         }
         let place = lock(&recorder.state).ring.spans.as_ptr();
         (0..100).for_each(|number| push(&recorder, &of(number)));
         let state = lock(&recorder.state);
-        assert_eq!((state.ring.spans.as_ptr(), state.ring.spans.len()), (place, 3));
+        assert_eq!(
+            (state.ring.spans.as_ptr(), state.ring.spans.len()),
+            (place, 3)
+        );
         assert_eq!(state.stages[0].count, 108, "sums have all of them");
     }
 
@@ -278,7 +288,10 @@ mod tests {
         let label: super::super::Label = "one".into();
         for part in 0..5 {
             let job = Some(label.clone()).filter(|_| part < 2);
-            let one = Span { job, ..span("check", "verify", part, 0.0, 1.0) };
+            let one = Span {
+                job,
+                ..span("check", "verify", part, 0.0, 1.0)
+            };
             push(&recorder, &one);
         }
         assert_eq!(label.holders(), 1);
@@ -301,18 +314,27 @@ mod tests {
 
     /// A device's kernels with synthesis between some: each in order, or two swapped.
     fn kernels() -> impl Strategy<Value = Vec<Span>> {
-        // Few lengths, among them none, so that kernels touch and gaps repeat.
-        let one = (0..4_u32, 1..5_u32, 0..3_u32, any::<bool>());
+        // Few lengths of what is between kernels, among them none, so that some touch.
+        let one = (0..4_u32, 0..5_u32, 1..4_u32, any::<bool>());
         prop::collection::vec(one, 1..40).prop_map(|pieces| {
             let mut spans = Vec::new();
             let mut at = 0.0;
+            let mut was_swapped = false;
             for (part, (idle, synthesis, compute, swap)) in pieces.into_iter().enumerate() {
                 let begin = at + f64::from(idle + synthesis);
                 let end = begin + f64::from(compute);
-                spans.push(span("synthesis", "synthesis", part, at + f64::from(idle), begin));
+                spans.push(span(
+                    "synthesis",
+                    "synthesis",
+                    part,
+                    at + f64::from(idle),
+                    begin,
+                ));
                 spans.push(span("device 0 compute", "ntt", part, begin, end));
                 let len = spans.len();
-                if swap && len > 3 {
+                // Each is one place late at most.
+                was_swapped = swap && !was_swapped && len > 3;
+                if was_swapped {
                     spans.swap(len - 1, len - 3);
                 }
                 at = end;

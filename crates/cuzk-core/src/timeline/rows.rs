@@ -70,7 +70,10 @@ mod tests {
         let compute = vec![vec![1]];
         assert_eq!(
             told,
-            [("queue".to_owned(), queue), ("device 0 compute".to_owned(), compute)]
+            [
+                ("queue".to_owned(), queue),
+                ("device 0 compute".to_owned(), compute)
+            ]
         );
     }
 }

@@ -183,7 +183,10 @@ mod tests {
             bytes: None,
             ..span.clone()
         };
-        assert_eq!((bare.gb_per_s(), bare.whose()), (None, "the job".to_owned()));
+        assert_eq!(
+            (bare.gb_per_s(), bare.whose()),
+            (None, "the job".to_owned())
+        );
         let spans = vec![span, bare];
         let text = serde_json::to_string(&spans).expect("text");
         assert_eq!(read_spans(&text).expect("spans"), spans);

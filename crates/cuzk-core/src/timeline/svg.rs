@@ -1,7 +1,7 @@
 //! Spans as a waterfall: a row for each lane, time from left to right.
 //!
-//! Lanes on which many wait at the same time are drawn as how many do. What is narrower
-//! than a pixel and follows its like is drawn as one, so that a picture of thousands of
+//! Lanes on which many wait at the same time are drawn as how many do. What would be
+//! narrower than a pixel is joined to what it follows, so that a picture of thousands of
 //! parts stays one that a browser opens.
 
 use std::collections::BTreeSet;
@@ -197,7 +197,10 @@ impl Picture {
     fn lane(&mut self, lane: &Rows<'_>) {
         let top = self.y;
         let (height, label) = match is_profile(lane) {
-            true => (PROFILE, format!("{} (up to {})", lane.lane, lane.rows.len())),
+            true => (
+                PROFILE,
+                format!("{} (up to {})", lane.lane, lane.rows.len()),
+            ),
             false => (self.row * lane.rows.len() as f64, lane.lane.to_string()),
         };
         self.y = top + height / 2.0 + 4.0;
@@ -221,9 +224,12 @@ impl Picture {
         for span in spans {
             let (from, until) = (self.x(span.start_ms), self.x(span.end_ms));
             match bars.last_mut() {
-                Some(bar) if bar.takes(&span.name, from, until) => {
+                Some(bar) if bar.takes(span, from, until) => {
                     bar.until = until;
                     bar.count += 1;
+                    if span.length_ms() > bar.span.length_ms() {
+                        bar.span = span;
+                    }
                 }
                 _ => bars.push(Bar {
                     span,
@@ -302,7 +308,7 @@ impl Picture {
     }
 }
 
-/// One span, or several that would be too narrow to be told apart.
+/// One span, or several that would be too narrow to be told apart: then the longest.
 struct Bar<'a> {
     span: &'a Span,
     from: f64,
@@ -311,15 +317,21 @@ struct Bar<'a> {
 }
 
 impl Bar<'_> {
-    fn takes(&self, name: &str, from: f64, until: f64) -> bool {
-        let is_narrow = until - from < PIXEL && (self.count > 1 || self.until - self.from < PIXEL);
-        self.span.name == name && is_narrow && from - self.until < PIXEL / 4.0
+    /// Whether a span that follows belongs to it: all of one name that are narrow and
+    /// touch, all that lie within one pixel.
+    fn takes(&self, span: &Span, from: f64, until: f64) -> bool {
+        let is_narrow = |width: f64| width < PIXEL;
+        let are_alike = self.span.name == span.name
+            && is_narrow(until - from)
+            && (self.count > 1 || is_narrow(self.until - self.from))
+            && from - self.until < PIXEL / 4.0;
+        are_alike || is_narrow(until - self.from)
     }
 
     fn title(&self) -> String {
         let (name, whose) = (&self.span.name, self.span.whose());
         if self.count > 1 {
-            return format!("{name}: {} spans from that of {whose}", self.count);
+            return format!("{} spans, the longest {name} of {whose}", self.count);
         }
         let ms = self.span.length_ms();
         match self.span.gb_per_s() {
@@ -336,7 +348,10 @@ fn round_step(ms: f64) -> f64 {
     }
     let power = 10_f64.powi(ms.log10().floor() as i32);
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
-    steps.into_iter().find(|step| *step >= ms).unwrap_or(steps[3])
+    steps
+        .into_iter()
+        .find(|step| *step >= ms)
+        .unwrap_or(steps[3])
 }
 
 /// A length of time as people read it.

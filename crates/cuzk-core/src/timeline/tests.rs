@@ -25,7 +25,14 @@ fn spans_are_ordered_bounded_and_drawn() {
     timeline.add("synthesis", Some(0), at(0), at(400));
     for core in [0, 1, 0] {
         let (from, until) = (at(100 * core), at(390));
-        timeline.add_in(Lane::Core(core as usize), "segment", Some(0), None, from, until);
+        timeline.add_in(
+            Lane::Core(core as usize),
+            "segment",
+            Some(0),
+            None,
+            from,
+            until,
+        );
     }
     add(Work::Compute, "msm_h", 500, 800);
     add(Work::Compute, "ntt", 400, 500);

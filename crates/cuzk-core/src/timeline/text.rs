@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::Timeline;
 use super::lane::Lane;
 use super::span::Span;
-use super::Timeline;
 
 /// Columns of the bar.
 const WIDTH: f64 = 50.0;

@@ -167,7 +167,13 @@ mod tests {
         let spans: Vec<Span> = (0..200)
             .map(|part| {
                 let from = f64::from(part as u32 % 17);
-                span("memory", "reserve", part, from, from + f64::from(part as u32 % 5))
+                span(
+                    "memory",
+                    "reserve",
+                    part,
+                    from,
+                    from + f64::from(part as u32 % 5),
+                )
             })
             .collect();
         let recorded = Recorded { spans, dropped: 0 };
@@ -177,7 +183,9 @@ mod tests {
         let mut count = 0;
         for event in events.iter().filter(|event| event["ph"] == "X") {
             let number = |field: &str| event[field].as_f64().expect("a number");
-            let end = ends.entry(event["tid"].as_u64().expect("a thread")).or_default();
+            let end = ends
+                .entry(event["tid"].as_u64().expect("a thread"))
+                .or_default();
             assert!(number("ts") >= *end, "{event}");
             *end = number("ts") + number("dur");
             count += 1;

@@ -95,7 +95,7 @@ impl Reason {
             Lane::Unit(_, Work::Upload) => Self::Upload,
             Lane::Unit(_, Work::Key) => Self::Key,
             Lane::Unit(_, Work::Wait) => Self::Slot,
-            Lane::Unit(_, Work::Compute | Work::Finish) => return None,
+            Lane::Unit(_, Work::Compute | Work::Host) => return None,
             Lane::Failed => Self::Failed,
             Lane::Ready => Self::Ready,
             Lane::Synthesis | Lane::Core(_) | Lane::Copy => Self::Synthesis,
@@ -218,7 +218,11 @@ impl fmt::Display for Utilisation {
         )?;
         if self.upload_ms > 0.0 {
             let percent = 100.0 * self.upload_hidden_share();
-            write!(f, ", {percent:.1} % of {:.1} ms of uploads beside a kernel", self.upload_ms)?;
+            write!(
+                f,
+                ", {percent:.1} % of {:.1} ms of uploads beside a kernel",
+                self.upload_ms
+            )?;
         }
         writeln!(f)?;
         for (reason, ms) in self.by_reason() {
@@ -293,7 +297,9 @@ pub(super) fn explained<'a>(
                     under_way.remove(&key);
                 }
             }
-            let next = changes.peek().map_or(until, |change| change.at_ms.min(until));
+            let next = changes
+                .peek()
+                .map_or(until, |change| change.at_ms.min(until));
             let nearest = under_way.first();
             let reason = nearest.map_or(Reason::Nothing, |(reason, _)| *reason);
             let whose = nearest.map(|(_, order)| causes[*order].1.whose());
@@ -362,9 +368,7 @@ mod tests {
                 (Reason::Nothing, 90.0, 95.0, None),
             ]
         );
-        insta::assert_snapshot!(
-            used.iter().map(Utilisation::to_string).collect::<String>()
-        );
+        insta::assert_snapshot!(used.iter().map(Utilisation::to_string).collect::<String>());
     }
 
     #[test]

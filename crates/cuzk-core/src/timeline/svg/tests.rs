@@ -51,7 +51,11 @@ fn assert_well_formed(picture: &str) {
         let end = begin + rest[begin..].find('>').expect("a tag ends");
         let tag = &rest[begin + 1..end];
         assert!(tag.matches('"').count().is_multiple_of(2), "{tag}");
-        let name = tag.trim_start_matches('/').split([' ', '/']).next().expect("a name");
+        let name = tag
+            .trim_start_matches('/')
+            .split([' ', '/'])
+            .next()
+            .expect("a name");
         if tag.starts_with('/') {
             assert_eq!(open.pop(), Some(name));
         } else if !tag.ends_with('/') {
@@ -71,7 +75,10 @@ fn assert_within(picture: &str) {
     let height = number(picture, "height").expect("a height");
     for line in picture.lines().skip(2) {
         let [x, y, width] = ["x", "y", "width"].map(|name| number(line, name).unwrap_or(0.0));
-        assert!(x >= 0.0 && x + width <= WIDTH && y >= 0.0 && y <= height, "{line}");
+        assert!(
+            x >= 0.0 && x + width <= WIDTH && y >= 0.0 && y <= height,
+            "{line}"
+        );
     }
 }
 
@@ -107,5 +114,8 @@ fn steps_and_lengths_are_round() {
     let steps = [0.0, 0.07, 1.0, 1.1, 4.9, 6.0, 1234.0].map(round_step);
     assert_eq!(steps, [0.0, 0.1, 1.0, 2.0, 5.0, 10.0, 2000.0]);
     let lengths = [0.0, 0.05, 9.99, 10.0, 9999.0, 12_345.0].map(length);
-    assert_eq!(lengths, ["0 ms", "0.05 ms", "9.99 ms", "10 ms", "9999 ms", "12.3 s"]);
+    assert_eq!(
+        lengths,
+        ["0 ms", "0.05 ms", "9.99 ms", "10 ms", "9999 ms", "12.3 s"]
+    );
 }
