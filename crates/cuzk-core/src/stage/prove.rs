@@ -52,6 +52,9 @@ pub(crate) fn prove(
     let phases = &proved.phases;
     let unit = device.map_or(Unit::Cpu, Unit::Device);
     record(&job.timeline, part, unit, begun, phases);
+    let uploads = phases.iter();
+    let uploads = uploads.filter(|phase| phase.lane == PhaseLane::Upload);
+    uploads.for_each(|phase| log::uploaded(&job.label, part, phase));
     log::proved(&job.label, part, placed.is_pinned, abc_bytes_each, phases);
     Ok(Proved {
         proof: proved.proof,

@@ -14,8 +14,8 @@ const RECENT_MAX: usize = 8;
 /// Seconds of one unit since the engine's start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnitSeconds {
-    /// Its name: `cpu` or `device N`.
-    pub unit: String,
+    /// Which one.
+    pub unit: Unit,
     /// Seconds in which it computed; what overlaps counts once.
     pub busy: f64,
     /// Seconds between two kernels, by reason. A gap is counted when eight more
@@ -84,7 +84,7 @@ impl Account {
             *seconds = ms / 1000.0;
         }
         UnitSeconds {
-            unit: self.unit.to_string(),
+            unit: self.unit,
             busy: self.busy_ms / 1000.0,
             gaps,
         }

@@ -163,11 +163,6 @@ struct Replay<'a> {
 impl<'a> Replay<'a> {
     fn of(spans: &'a [Span]) -> Self {
         let mut steps = steps(spans);
-        // What has no length comes after what ends where it lies.
-        let place = |step: &Step<'_>| match step.is_wait() {
-            true => step.end_ms,
-            false => step.start_ms,
-        };
         steps.sort_by(|a, b| {
             let order = place(a).total_cmp(&place(b));
             // A wait that ends before what begins.
@@ -208,6 +203,14 @@ impl<'a> Replay<'a> {
             ends.push(end);
         }
         ends
+    }
+}
+
+/// Where a step stands among the others: what ended before that is before it.
+fn place(step: &Step<'_>) -> f64 {
+    match step.is_wait() {
+        true => step.end_ms,
+        false => step.start_ms,
     }
 }
 
@@ -268,7 +271,8 @@ fn pieces(span: &Span, spans: &[Span]) -> Vec<(f64, f64)> {
 /// What a step waited for, of the steps before it, and how many of these are its own
 /// part's or lane's.
 fn before(steps: &[Step<'_>], step: &Step<'_>) -> (Vec<usize>, usize) {
-    let ended = |other: &Step<'_>| other.end_ms <= step.start_ms + SAME_MS;
+    // A wait ends after what it waited for, whenever it began.
+    let ended = |other: &Step<'_>| other.end_ms <= place(step) + SAME_MS;
     let is_own =
         |other: &Step<'_>| other.part == step.part || other.part.is_none() || step.part.is_none();
     let own = || {
@@ -385,6 +389,31 @@ mod tests {
             [("survey", 1, 50.0), ("synthesis", 1, 47.0), ("pin", 1, 3.0)]
         );
         assert_eq!((found.wall_ms, found.between_ms), (100.0, 0.0));
+    }
+
+    /// Whoever begins to wait may do so before the one that it waits for is told to end.
+    #[test]
+    fn a_wait_that_overlaps_what_it_waits_for_is_on_the_path_behind_it() {
+        let spans = [
+            span("synthesis", "synthesis", 0, 0.0, 10.0),
+            span("ready", "ready", 0, 9.0, 12.0),
+            span("cpu compute", "ntt", 0, 12.0, 20.0),
+        ];
+        let found = savings(&spans);
+        let told: Vec<_> = found
+            .names
+            .iter()
+            .map(|saving| (saving.name.as_str(), saving.on_path_ms, saving.saves_ms))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("synthesis", 10.0, 10.0),
+                ("ntt", 8.0, 8.0),
+                ("ready", 2.0, 2.0)
+            ]
+        );
+        assert_eq!(found.between_ms, 0.0);
     }
 
     #[test]
