@@ -32,6 +32,8 @@ pub(super) struct MemoryUse {
     /// Bytes that were allocated and not freed, and how often that was done.
     pub(super) allocated_bytes: AtomicU64,
     pub(super) allocations: AtomicU64,
+    /// Page-locked allocations of the host.
+    pub(super) host_allocations: AtomicU64,
     /// Set once the device fails every call: nothing works on it any more.
     pub(super) is_lost: AtomicBool,
 }
@@ -276,6 +278,23 @@ impl Device {
         let queued = unsafe { result::memcpy_dtoh_async(to, from.start, self.stream(lane)) };
         let waited = self.wait(lane);
         queued.map_err(driver("cuMemcpyDtoHAsync")).and(waited)
+    }
+
+    /// Queues a copy from one place on the device to another of the same size.
+    pub(super) fn copy_within(
+        &self,
+        lane: Lane,
+        to: Region,
+        from: Region,
+    ) -> Result<(), BackendError> {
+        assert_eq!(to.bytes, from.bytes, "a copy beyond its region");
+        if to.bytes == 0 {
+            return Ok(());
+        }
+        let (to, len) = (to.start, from.bytes as usize);
+        // SAFETY: a region lies inside its allocation.
+        unsafe { result::memcpy_dtod_async(to, from.start, len, self.stream(lane)) }
+            .map_err(driver("cuMemcpyDtoDAsync"))
     }
 
     /// Queues a fill of `region` with a byte.

@@ -28,13 +28,14 @@ use super::points::PointBytes;
 use super::prove::{Bench, Computed, OnHost, Seat, prove};
 use super::resident::ResidentKey;
 use super::staging::Staging;
-use super::upload::{Ring, upload};
+use super::upload::{Arrivals, Ring, arrivals, upload};
 use super::warm::warm_up;
 use crate::accelerator::{DeviceBuffers, DeviceOptions};
 use crate::backend::{Completion, Proved};
 use crate::column::Columns;
-use crate::device::executor::{Event, Executor, caught};
+use crate::device::executor::{Event, Executor, both, caught};
 use crate::device::host::on_thread;
+use crate::device::oneshot::oneshot;
 use crate::device::sorted::{SortedQueries, b_scalars};
 use crate::device::turn::{News, Turn};
 use crate::error::BackendError;
@@ -302,6 +303,7 @@ impl Carried<'_> {
             shape: self.shape,
             cutting: &cutting,
             c_source: options.c_source,
+            is_key_resident: options.is_key_resident,
         };
         let held = &*held.insert(owner.admit(&wanted).await?);
         let regions = held.regions();
@@ -322,35 +324,51 @@ impl Carried<'_> {
             .threads
             .as_ref()
             .map(|threads| self.prepare(threads, read, held));
-        let uploaded = {
-            let ring = owner.uploads.take().await;
-            upload(&bench, ring.as_ref(), read, sizes).await
+        let (arriving, mut arrivals) = arrivals(read.c.is_some());
+        let (told, host_has_read) = oneshot::<()>();
+        let uploading = async {
+            let uploaded = {
+                let read = columns.as_ref().expect("nobody took them");
+                let ring = owner.uploads.take().await;
+                upload(&bench, ring.as_ref(), read, sizes, arriving).await
+            };
+            // Either way of its end will do.
+            let _ = host_has_read.await;
+            // Whatever became of both, nobody reads the columns after this.
+            uploaded?;
+            let read = columns.take().and_then(Arc::into_inner);
+            completion.columns_read(read.expect("nobody else has them"));
+            Ok::<_, BackendError>(())
         };
-        // Whatever became of the upload, nobody reads the columns after this.
-        let prepared = match prepared {
-            Some(prepared) => Some(prepared.await),
-            None => None,
+        let computing = async {
+            let prepared = match prepared {
+                Some(prepared) => Some(prepared.await),
+                None => None,
+            };
+            told.send(());
+            let Prepared { sorted, b_scalars } = match prepared {
+                Some(prepared) => prepared??,
+                None => Prepared {
+                    sorted: None,
+                    b_scalars: None,
+                },
+            };
+            let b_g2 = b_scalars.map(|scalars| self.sum_b_g2(scalars));
+            let is_b_g2 = b_g2.is_some();
+            let computed = self
+                .compute(&bench, &mut arrivals, held, host_key, sorted, is_b_g2)
+                .await;
+            // Whatever became of the others, nobody reads the key after this.
+            let b_g2 = match b_g2 {
+                Some(b_g2) => Some(b_g2.await),
+                None => None,
+            };
+            Ok::<_, BackendError>((computed?, b_g2))
         };
+        let (uploaded, computed) = both(uploading, computing).await;
+        // A computation that waits for an upload that failed only says that it did.
         uploaded?;
-        let read = columns.take().and_then(Arc::into_inner);
-        completion.columns_read(read.expect("nobody else has them"));
-        let Prepared { sorted, b_scalars } = match prepared {
-            Some(prepared) => prepared??,
-            None => Prepared {
-                sorted: None,
-                b_scalars: None,
-            },
-        };
-        let b_g2 = b_scalars.map(|scalars| self.sum_b_g2(scalars));
-        let computed = self
-            .compute(&bench, held, host_key, sorted, b_g2.is_some())
-            .await;
-        // Whatever became of the others, nobody reads the key after this.
-        let b_g2 = match b_g2 {
-            Some(b_g2) => Some(b_g2.await),
-            None => None,
-        };
-        let (mut computed, loaded) = computed?;
+        let ((mut computed, loaded), b_g2) = computed?;
         let mut phases = std::mem::take(&mut computed.phases);
         if let Some(b_g2) = b_g2 {
             let (sum, phase) = b_g2??;
@@ -426,17 +444,20 @@ impl Carried<'_> {
         })
     }
 
-    /// Sees to the key, and computes when it is this proof's turn. Also returns the phase
-    /// of a key that was loaded.
+    /// Sees to the key, and computes when it is this proof's turn, from when its first
+    /// column is there. Also returns the phase of a key that was loaded.
     async fn compute(
         &self,
         bench: &Bench<'_>,
+        arrivals: &mut Arrivals,
         held: &Held,
         host_key: &mut Option<Rc<HostKey>>,
         sorted: Option<Arc<SortedQueries>>,
         is_b_g2: bool,
     ) -> Result<(Computed, Option<Phase>), BackendError> {
         let owner = self.owner;
+        // Turns are taken in the order of uploads, which have begun.
+        arrivals.left().await?;
         let loaded = self.load(held).await?;
         if let Points::Pieces { .. } = &held.points {
             *host_key = owner.host_keys.take().await.place_of(self.source).await?;
@@ -473,7 +494,8 @@ impl Carried<'_> {
             };
             let on_host = OnHost { sorted, is_b_g2 };
             let lists = &held.lists;
-            prove(bench, &self.statement, &mut points, lists, on_host).await?
+            let statement = &self.statement;
+            prove(bench, arrivals, statement, &mut points, lists, on_host).await?
         };
         Ok((queued.computed(bench).await?, loaded))
     }

@@ -17,6 +17,7 @@ use super::query::{Entries, Found, Lists, Made, Query, Rows};
 use super::resident::ResidentShape;
 use super::rows::RowPoint;
 use super::staging::Staging;
+use super::upload::Arrivals;
 use super::watch::{show_quotient, show_uploaded};
 use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::ntt::vanishing_inverse;
@@ -191,10 +192,12 @@ impl Computed {
     }
 }
 
-/// Queues the computation of what [`upload`](super::upload::upload) brought. The numbers
-/// of sorted entries are waited for on the way: they decide how a sum is made.
+/// Queues the computation of what [`upload`](super::upload::upload) brings; column a is
+/// there, the others are waited for when their turn comes. The numbers of sorted entries
+/// are waited for on the way: they decide how a sum is made.
 pub(super) async fn prove<'a>(
     bench: &Bench<'_>,
+    arrivals: &mut Arrivals,
     statement: &Statement<'_>,
     key: &mut KeyPoints<'a>,
     shape: &ResidentShape,
@@ -203,10 +206,15 @@ pub(super) async fn prove<'a>(
     let device = bench.device;
     let sizes = &statement.shape.sizes;
     if let Some(watch) = bench.watch {
+        arrivals.all().await?;
         show_uploaded(device, watch, bench.regions, sizes)?;
     }
     let begun = bench.clock.begin(device, Lane::Compute)?;
-    quotient(bench, sizes)?;
+    quotient_left(bench, sizes.domain())?;
+    bench.clock.end(device, begun, "ntt", 0)?;
+    arrivals.columns().await?;
+    let begun = bench.clock.begin(device, Lane::Compute)?;
+    quotient(bench, sizes.domain())?;
     bench.clock.end(device, begun, "ntt", 0)?;
     if let Some(watch) = bench.watch {
         show_quotient(device, watch, bench.regions, sizes)?;
@@ -221,6 +229,7 @@ pub(super) async fn prove<'a>(
         sorted: on_host.sorted,
     };
     let h = queries.sum::<G1Projective>(Section::H).await?;
+    arrivals.all().await?;
     let l = queries.sum::<G1Projective>(Section::L).await?;
     let a = queries.sum::<G1Projective>(Section::A).await?;
     let b_g1 = queries.sum::<G1Projective>(Section::BG1).await?;
@@ -385,17 +394,30 @@ fn sorted_of(section: Section) -> fn(&SortedQueries) -> &Sorted {
     }
 }
 
-/// Queues the transforms: evaluations of A and B (and C) in, coefficients of h out.
-fn quotient(bench: &Bench<'_>, sizes: &CircuitSizes) -> Result<(), BackendError> {
-    match sizes.domain() {
-        // Nothing to divide: h has no coefficient that is used.
-        1 => Ok(()),
-        len => quotient_of(bench, len),
+/// Queues the transforms that need column a alone, of so many scalars.
+pub(super) fn quotient_left(bench: &Bench<'_>, len: usize) -> Result<(), BackendError> {
+    if len == 1 {
+        return Ok(());
     }
+    let column = len as u64 * SCALAR_BYTES;
+    let [a, c] = [&bench.regions.a, &bench.regions.c].map(|region| region.part(0, column));
+    if bench.c_source == CSource::Product {
+        // It is a times b, both as they are before their transforms.
+        bench.device.copy_within(Lane::Compute, c, a)?;
+    }
+    call("the quotient polynomial", |message| {
+        // SAFETY: a region of `len` scalars, written by an upload that was waited for.
+        unsafe { border::cuzk_quotient_left(bench.device.raw(), a.address(), len.ilog2(), message) }
+    })
 }
 
-/// The same for columns of `len` scalars, at least two.
-pub(super) fn quotient_of(bench: &Bench<'_>, len: usize) -> Result<(), BackendError> {
+/// Queues the others: what [`quotient_left`] left, evaluations of B (and C) in,
+/// coefficients of h out.
+pub(super) fn quotient(bench: &Bench<'_>, len: usize) -> Result<(), BackendError> {
+    if len == 1 {
+        // Nothing to divide: h has no coefficient that is used.
+        return Ok(());
+    }
     let column = len as u64 * SCALAR_BYTES;
     let [a, b, c] =
         [&bench.regions.a, &bench.regions.b, &bench.regions.c].map(|region| region.part(0, column));
