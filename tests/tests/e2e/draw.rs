@@ -24,7 +24,8 @@ fn spans_of_a_measurement_become_pictures() {
         {"lane": "device 0 upload", "name": "upload", "part": 1,
          "start_ms": 10, "end_ms": 60, "bytes": 2000000000},
         {"lane": "device 0 compute", "name": "msm_h", "part": 0, "start_ms": 0, "end_ms": 40},
-        {"lane": "device 0 compute", "name": "msm_h", "part": 1, "start_ms": 60, "end_ms": 100}
+        {"lane": "device 0 compute", "name": "msm_h", "part": 1, "start_ms": 60, "end_ms": 100},
+        {"lane": "host", "name": "finish", "part": 1, "start_ms": 100, "end_ms": 100.5}
     ]"#;
     fs::write(here.path().join("spans.json"), spans).expect("writable");
     let arguments = ["spans.json", "out.svg", "--trace", "out.json"];
@@ -47,7 +48,7 @@ fn spans_of_a_measurement_become_pictures() {
     let trace: Value = serde_json::from_str(&read("out.json")).expect("JSON");
     assert_eq!(
         trace["traceEvents"].as_array().map(Vec::len),
-        Some(1 + 2 * 2 + 3)
+        Some(1 + 2 * 3 + 4)
     );
 
     // Nothing is replaced, and what is no list of spans is told with its place.

@@ -370,7 +370,7 @@ impl Dispatcher {
                 let index = part.index;
                 let from = Instant::now();
                 let result = run(&shared, &job, key, index, data);
-                // The backend's phases stand for a proof's span.
+                // The backend's phases stand for the proof's span.
                 let until = Instant::now();
                 if stage != "prove" || result.is_err() {
                     job.timeline.add(stage, Some(index), from, until);

@@ -27,6 +27,8 @@ pub enum Lane {
     Ready,
     /// `cpu WORK` or `device N WORK`: what a backend does.
     Unit(Unit, Work),
+    /// `host`: threads of the host work for a unit that is not named.
+    Host,
     /// `check`: proofs are verified, and what does not verify is explained.
     Check,
     /// `failed`: a backend had a part and gave no proof for it.
@@ -78,13 +80,14 @@ impl Work {
 }
 
 impl Lane {
-    const PLAIN: [(Self, &'static str); 8] = [
+    const PLAIN: [(Self, &'static str); 9] = [
         (Self::Queue, "queue"),
         (Self::Memory, "memory"),
         (Self::Keys, "keys"),
         (Self::Synthesis, "synthesis"),
         (Self::Copy, "copy"),
         (Self::Ready, "ready"),
+        (Self::Host, "host"),
         (Self::Check, "check"),
         (Self::Failed, "failed"),
     ];

@@ -13,8 +13,9 @@ use crate::lock::lock;
 const SEATS_MAX: usize = 512;
 const SEATS_PER_WORD: usize = 64;
 
-/// The spans of an engine. The ring is allocated at the start; a span that is recorded
-/// takes a lock for as long as it is copied and added up, and allocates nothing.
+/// The spans of an engine. The ring is allocated at the start. A span that is recorded
+/// takes a lock for as long as it is copied and added up, and allocates nothing, unless a
+/// gap between two kernels is explained then.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     epoch: Instant,

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Timeline;
-use super::lane::Lane;
+use super::lane::{Lane, Work};
 use super::span::Span;
 
 /// Columns of the bar.
 const WIDTH: f64 = 50.0;
 
 impl fmt::Display for Timeline {
-    /// A line a span, with a bar where in the job it lies. What threads did for one part
-    /// at the same time is one line.
+    /// A line a span, with a bar where in the job it lies. What one part has several of
+    /// (work of threads, pieces of a key) is one line, from the first to the last.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let spans = self.spans();
         let end = spans.iter().map(|span| span.end_ms).fold(0.0, f64::max);
@@ -51,14 +51,18 @@ struct Line {
     count: usize,
 }
 
-/// The spans, those of cores joined: the ones of one name and part from the first's
-/// beginning to the last's end.
+/// The spans in the order of their beginnings, those joined that a part has several of in
+/// one attempt.
 fn lines(spans: &[Span]) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    let mut joined: BTreeMap<(Option<usize>, &str), usize> = BTreeMap::new();
+    let mut joined: BTreeMap<(Option<usize>, &str, usize), usize> = BTreeMap::new();
+    let mut attempts: BTreeMap<Option<usize>, usize> = BTreeMap::new();
     for span in spans {
-        if matches!(span.lane, Lane::Core(_)) {
-            let at = joined.entry((span.part, &span.name)).or_insert(lines.len());
+        let attempt = attempts.entry(span.part).or_default();
+        *attempt += usize::from(span.name == "synthesis");
+        if is_work(span.lane) {
+            let key = (span.part, &*span.name, *attempt);
+            let at = joined.entry(key).or_insert(lines.len());
             if let Some(line) = lines.get_mut(*at) {
                 line.span.end_ms = line.span.end_ms.max(span.end_ms);
                 line.count += 1;
@@ -69,4 +73,11 @@ fn lines(spans: &[Span]) -> Vec<Line> {
         lines.push(Line { span, count: 1 });
     }
     lines
+}
+
+fn is_work(lane: Lane) -> bool {
+    match lane {
+        Lane::Unit(_, work) => work != Work::Wait,
+        other => matches!(other, Lane::Core(_)),
+    }
 }

@@ -95,7 +95,7 @@ impl Reason {
             Lane::Unit(_, Work::Upload) => Self::Upload,
             Lane::Unit(_, Work::Key) => Self::Key,
             Lane::Unit(_, Work::Wait) => Self::Slot,
-            Lane::Unit(_, Work::Compute | Work::Host) => return None,
+            Lane::Unit(_, Work::Compute | Work::Host) | Lane::Host => return None,
             Lane::Failed => Self::Failed,
             Lane::Ready => Self::Ready,
             Lane::Synthesis | Lane::Core(_) | Lane::Copy => Self::Synthesis,
