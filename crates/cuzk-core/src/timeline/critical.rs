@@ -289,8 +289,8 @@ fn before(steps: &[Step<'_>], step: &Step<'_>) -> (Vec<usize>, usize) {
         .collect();
     if step.lane.is_exclusive() {
         let steps = steps.iter().enumerate();
-        let on_lane = steps.filter(|(_, other)| other.lane == step.lane && ended(other));
-        before.extend(on_lane.last().map(|(at, _)| at));
+        let mut on_lane = steps.filter(|(_, other)| other.lane == step.lane && ended(other));
+        before.extend(on_lane.next_back().map(|(at, _)| at));
     }
     let own_before = before.len();
     if step.is_wait() {

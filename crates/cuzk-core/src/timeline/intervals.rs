@@ -24,8 +24,7 @@ impl Intervals {
 
     /// Adds one interval; the length that was not held before.
     pub(crate) fn insert(&mut self, from: f64, until: f64) -> f64 {
-        // Without `>=`, so that what cannot be compared adds nothing.
-        if !(from < until) {
+        if from >= until {
             return 0.0;
         }
         let begin = self.0.partition_point(|interval| interval.1 < from);
