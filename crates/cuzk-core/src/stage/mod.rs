@@ -11,6 +11,7 @@ mod synthesise;
 mod verify;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
@@ -37,7 +38,7 @@ use crate::placement::{ColumnMemory, Placed, Placing, Way};
 use crate::schedule::Priority;
 use crate::shapes::Shapes;
 use crate::templates::Templates;
-use crate::timeline::Timeline;
+use crate::timeline::{Recorder, Timeline};
 use crate::{CircuitSpec, Filling, Workload};
 
 /// What all stages of all jobs share.
@@ -51,6 +52,7 @@ pub(crate) struct Shared {
     pub(crate) crew: Crew,
     pub(crate) tuning: Tuning,
     pub(crate) metrics: Metrics,
+    pub(crate) recorder: Arc<Recorder>,
 }
 
 impl Shared {
@@ -111,6 +113,8 @@ pub(crate) struct Synthesised {
     pub(crate) shape: Arc<CircuitShape>,
     pub(crate) placed: Placed,
     pub(crate) synthesis: Filling,
+    /// Since when it could be proved.
+    pub(crate) since: Instant,
 }
 
 /// A part with its proof.

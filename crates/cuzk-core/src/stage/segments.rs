@@ -68,6 +68,7 @@ pub(super) fn fill(
     shared: &Shared,
     job: &Job,
     cut: &CutCircuit,
+    part: usize,
     circuit: &dyn Part,
     columns: &mut Columns,
 ) -> Result<Vec<Scalar>, Unwritten> {
@@ -81,10 +82,13 @@ pub(super) fn fill(
         columns.segments,
         || job.cancel.is_cancelled(),
         |segment, columns| {
-            template.fill(columns, |pass| {
-                job.ends(pass);
-                circuit.synthesize(segment, pass)
-            })
+            let fill = || {
+                template.fill(columns, |pass| {
+                    job.ends(pass);
+                    circuit.synthesize(segment, pass)
+                })
+            };
+            job.timeline.time_on_core("segment", part, fill)
         },
     );
     let filled = filled.map_err(|unfinished| match unfinished {

@@ -1,6 +1,7 @@
 //! Synthesise: the witness is written into the part's columns.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use blstrs::Scalar;
 use cuzk_gpu::{CColumn, CircuitShape, Columns, Key};
@@ -50,7 +51,7 @@ pub(crate) fn synthesise(
     });
     let (synthesis, written) = match known {
         Some(Ok((cut, beside_bytes))) => {
-            let inputs = segments::fill(shared, job, &cut, circuit.as_ref(), columns);
+            let inputs = segments::fill(shared, job, &cut, part, circuit.as_ref(), columns);
             let written = inputs.map(|inputs| (inputs, Arc::clone(&cut.shape)));
             drop(cut);
             work.shrink(beside_bytes).expect("it grew by as much");
@@ -104,6 +105,7 @@ pub(crate) fn synthesise(
         shape,
         placed,
         synthesis,
+        since: Instant::now(),
     })))
 }
 
@@ -139,7 +141,9 @@ fn fill_whole(
     circuit: &dyn Part,
     columns: &mut Columns,
 ) -> Result<(Vec<Scalar>, Arc<CircuitShape>), Unwritten> {
-    let assigned = fill(shared, job, circuit, columns).map_err(Unwritten::Synth)?;
+    let fill = || fill(shared, job, circuit, columns);
+    let assigned = job.timeline.time_on_core("whole", part, fill);
+    let assigned = assigned.map_err(Unwritten::Synth)?;
     shared.metrics.syntheses_whole.add(1);
     let Assigned {
         inputs,

@@ -9,6 +9,7 @@ mod placements;
 mod random;
 mod segments;
 mod stored;
+mod timelines;
 mod toy;
 mod twins;
 mod uploading;
