@@ -49,6 +49,8 @@ pub struct Config {
     pub parts_in_flight_max: usize,
     /// Jobs that may wait or run at the same time.
     pub jobs_max: usize,
+    /// Spans that the engine keeps of all jobs.
+    pub spans_max: usize,
     /// Where proofs are made.
     pub device_policy: DevicePolicy,
     /// The devices that proofs are made on.
@@ -85,6 +87,7 @@ impl Config {
             synthesis_max: 2,
             parts_in_flight_max: 3,
             jobs_max: 64,
+            spans_max: 1 << 16,
             device_policy: DevicePolicy::PreferGpu,
             devices: DeviceChoice::first(),
             device_memory_limit: LimitRule::Automatic,

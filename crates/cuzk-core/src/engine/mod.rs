@@ -26,7 +26,7 @@ use crate::schedule::{JobId, Limits};
 use crate::shapes::Shapes;
 use crate::stage::{self, Job, Shared};
 use crate::templates::Templates;
-use crate::timeline::Timeline;
+use crate::timeline::{Recorded, Recorder, Sums, Timeline};
 use crate::{CircuitSpec, Workload, WorkloadError};
 use dispatcher::{Dispatcher, Message};
 
@@ -88,6 +88,7 @@ impl Engine {
             shapes: Shapes::new(hints),
             tuning,
             metrics: Metrics::default(),
+            recorder: Arc::new(Recorder::new(config.spans_max)),
         });
         let limits = Limits {
             synthesis_max: config.synthesis_max,
@@ -144,15 +145,17 @@ impl Engine {
             }));
         }
         let id = JobId(self.next_job.fetch_add(1, Ordering::Relaxed));
+        let label = workload.label();
+        let recorder = Arc::clone(&self.shared.recorder);
         let cancel = CancelToken::new();
         let job = Arc::new(Job {
-            label: workload.label(),
+            timeline: Timeline::of_job(recorder, &label, part_count),
+            label,
             part_count,
             circuit: workload.circuit(),
             workload,
             priority: options.priority,
             blinding: options.blinding,
-            timeline: Timeline::start(),
             cancel: cancel.clone(),
         });
         let (reply, result) = channel();
@@ -226,6 +229,16 @@ impl Engine {
     /// What was counted since the start.
     pub fn metrics(&self) -> &Metrics {
         &self.shared.metrics
+    }
+
+    /// The spans of all jobs, as far as they are kept.
+    pub fn recorded(&self) -> Recorded {
+        self.shared.recorder.recorded()
+    }
+
+    /// Seconds by stage and of each unit that computes, since the start.
+    pub fn sums(&self) -> Sums {
+        self.shared.recorder.sums()
     }
 
     /// The keys.
