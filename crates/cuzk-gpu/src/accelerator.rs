@@ -37,6 +37,9 @@ pub struct DeviceOptions {
     /// brought once for all of them. They must be in slots at the same time; with twice as
     /// many slots the next ones upload meanwhile.
     pub key_batch: usize,
+    /// Most points of a piece of a key that is streamed, as a logarithm, 5 to 24. Two pieces
+    /// have a place on the device, at 192 bytes a point.
+    pub key_piece_log_max: u32,
     /// Threads of the host that read a key's points, or sort and sum where they are told
     /// to.
     pub load_threads: NonZeroUsize,
@@ -70,6 +73,7 @@ impl DeviceOptions {
             slots: 2,
             is_key_resident: true,
             key_batch: 1,
+            key_piece_log_max: 24,
             load_threads,
             c_source: CSource::Product,
             transforms: Transforms::Six,

@@ -188,6 +188,7 @@ impl CudaBackend {
             cutting: self.about.cutting,
             c_source: self.options.c_source,
             is_key_resident: self.options.is_key_resident,
+            piece_log_max: self.options.key_piece_log_max,
             slots: self.options.slots,
             key_bytes: ResidentKey::bytes(key),
             list_bytes: ResidentShape::bytes(&counts),
@@ -205,6 +206,12 @@ fn check_options(options: &DeviceOptions) -> Result<(), BackendError> {
         }
         _ if !(1..=DEVICE_SLOTS_MAX).contains(&options.slots) => {
             format!("{} slots, not 1 to {DEVICE_SLOTS_MAX}", options.slots)
+        }
+        _ if !(5..=24).contains(&options.key_piece_log_max) => {
+            format!(
+                "pieces of 2^{} points, not 2^5 to 2^24",
+                options.key_piece_log_max
+            )
         }
         _ if options.key_batch == 0 => "passes of a key for no proof".to_owned(),
         _ => return Ok(()),

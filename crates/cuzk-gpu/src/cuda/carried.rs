@@ -82,6 +82,7 @@ impl<'a, 'o> Carried<'a, 'o> {
             cutting: &cutting,
             c_source: options.c_source,
             is_key_resident: options.is_key_resident,
+            piece_log_max: options.key_piece_log_max,
             slots: options.slots,
         };
         let held = &*held.insert(owner.admit(&wanted).await?);

@@ -27,6 +27,7 @@ pub(super) struct Wanted<'a> {
     pub(super) cutting: &'a Cutting,
     pub(super) c_source: CSource,
     pub(super) is_key_resident: bool,
+    pub(super) piece_log_max: u32,
     pub(super) slots: usize,
 }
 
@@ -39,6 +40,7 @@ impl Wanted<'_> {
             cutting: *self.cutting,
             c_source: self.c_source,
             is_key_resident: self.is_key_resident,
+            piece_log_max: self.piece_log_max,
             slots: self.slots,
             key_bytes: ResidentKey::bytes(&**self.source),
             list_bytes: ResidentShape::bytes(&counts),

@@ -317,8 +317,10 @@ impl Workspace {
         let pieces = counts.pieces(1 << piece_log) as u64;
         let counts = counts.in_pieces(1 << piece_log);
         let of_one = Self::of(sizes, &counts, cutting, c_source);
+        let longest =
+            QUERIES.map(|section| align(counts.of_section(section) as u64 * point_bytes(section)));
         Self {
-            piece: align(point_bytes(Section::BG2) << piece_log),
+            piece: longest.into_iter().fold(0, u64::max),
             rows: of_one.rows * pieces,
             ..of_one
         }
@@ -335,9 +337,10 @@ impl Workspace {
     }
 }
 
-/// Pieces of a key, as logarithms of their number of points. A device without room
-/// for the smallest has none for the columns of most circuits either.
-const PIECE_LOGS: std::ops::RangeInclusive<u32> = 16..=24;
+/// The smallest pieces of a key that are tried, unless larger ones are not allowed, as a
+/// logarithm of their number of points. A device without room for these has none for the
+/// columns of most circuits either.
+const PIECE_LOG_MIN: u32 = 16;
 
 /// How a proof's key is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -357,6 +360,8 @@ pub(super) struct Needs<'a> {
     pub(super) c_source: CSource,
     /// Whether a key may be on the device as a whole.
     pub(super) is_key_resident: bool,
+    /// Most points of a piece, as a logarithm.
+    pub(super) piece_log_max: u32,
     /// Proofs that are to have a slot at the same time.
     pub(super) slots: usize,
     /// Of the whole key on the device.
@@ -374,17 +379,20 @@ impl Needs<'_> {
             cutting,
             c_source,
             is_key_resident,
+            piece_log_max,
             key_bytes,
             list_bytes,
             ..
         } = *self;
         let whole = Workspace::of(sizes, &counts, &cutting, c_source);
         let asked = whole.total() + list_bytes + key_bytes;
-        let pieces = PIECE_LOGS.rev().map(move |log| {
-            let workspace = Workspace::in_pieces(sizes, &counts, &cutting, c_source, log);
-            let asked = workspace.total() + list_bytes;
-            (Way::InPieces(log), workspace, asked)
-        });
+        let pieces = (PIECE_LOG_MIN.min(piece_log_max)..=piece_log_max)
+            .rev()
+            .map(move |log| {
+                let workspace = Workspace::in_pieces(sizes, &counts, &cutting, c_source, log);
+                let asked = workspace.total() + list_bytes;
+                (Way::InPieces(log), workspace, asked)
+            });
         let whole = is_key_resident.then_some((Way::Whole, whole, asked));
         whole.into_iter().chain(pieces)
     }

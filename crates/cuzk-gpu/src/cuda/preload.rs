@@ -75,6 +75,7 @@ impl Owner {
             cutting: self.cutting(),
             c_source: self.options.c_source,
             is_key_resident: self.options.is_key_resident,
+            piece_log_max: self.options.key_piece_log_max,
             slots: self.options.slots,
             key_bytes: ResidentKey::bytes(&**source),
             list_bytes: ResidentShape::bytes(counts),

@@ -90,6 +90,7 @@ impl Case {
             cutting: &CUTTING,
             c_source: CSource::Product,
             is_key_resident: true,
+            piece_log_max: 24,
             slots: 2,
         })?;
         if let Some(held) = &held {

@@ -141,7 +141,7 @@ fn gpu_proofs_share_the_pass_of_their_key() {
 /// go together and for one alone.
 #[test]
 fn gpu_a_pass_of_many_pieces_gives_the_cpus_bytes() {
-    let set = Set::new(18);
+    let set = Set::new(12);
     let expected: Vec<_> = (0..PROOFS).map(|at| set.expected(at)).collect();
     for has_memory in [false, true] {
         let host_keys = has_memory.then(|| KeyMemory {
@@ -152,8 +152,7 @@ fn gpu_a_pass_of_many_pieces_gives_the_cpus_bytes() {
             options.is_key_resident = false;
             options.key_batch = PROOFS;
             options.slots = PROOFS;
-            // Room for pieces of 2^16 or 2^17 points beside all slots.
-            options.memory_bytes_max = Some(220 << 20);
+            options.key_piece_log_max = 9;
         };
         let Some(gpu) = backend_with(change, None, host_keys) else {
             return;
