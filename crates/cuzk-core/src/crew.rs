@@ -42,6 +42,11 @@ impl Crew {
         }
     }
 
+    /// Threads that there are.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
+    }
+
     /// Threads that a part can count on now.
     fn share(&self) -> usize {
         (self.threads / self.parts.load(Ordering::Relaxed).max(1)).max(1)

@@ -50,6 +50,7 @@ pub mod config;
 mod crew;
 mod engine;
 mod error;
+mod filling;
 pub mod keygen;
 pub mod keys;
 mod keystore;
@@ -75,6 +76,7 @@ pub use engine::{
     Blinding, Canceller, Engine, EngineParts, JobHandle, JobOptions, PartReport, ProofReply,
 };
 pub use error::ProveError;
+pub use filling::{Filling, Obstacle, ObstacleCounters};
 pub use keystore::{Eviction, HeldKey, KeyStore};
 pub use memory::{Forecast, PartMemory};
 pub use metrics::{Counter, Metrics, PlacementCounters};

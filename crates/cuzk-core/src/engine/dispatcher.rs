@@ -17,6 +17,7 @@ use cuzk_synth::Sizes;
 
 use super::RETRIES_MAX;
 use super::job::{PartReport, Place, ProofReply};
+use crate::Filling;
 use crate::error::{Failure, ProveError};
 use crate::log;
 use crate::schedule::{Action, Event, JobId, Limits, PartId, Scheduler};
@@ -55,7 +56,7 @@ pub(super) enum PartData {
     Synthesised(Synthesised),
     Proved(Proved),
     /// Its proof does not verify.
-    Rejected,
+    Rejected(Filling),
     Verified(Verified),
 }
 
@@ -223,7 +224,7 @@ impl Dispatcher {
                     PartData::Outgrown(_) => Event::Outgrown(part),
                     PartData::Synthesised(_) => Event::Synthesised(part),
                     PartData::Proved(_) => Event::Proved(part),
-                    PartData::Rejected => Event::Rejected(part),
+                    PartData::Rejected(_) => Event::Rejected(part),
                     PartData::Verified(_) => Event::Verified(part),
                 };
                 entry.parts[part.index].data = Some(data);
@@ -287,12 +288,15 @@ impl Dispatcher {
                         unreachable!("was proved")
                     };
                     let verified = stage::verify(shared, &key, proved);
-                    Ok(verified.map_or(PartData::Rejected, PartData::Verified))
+                    Ok(verified.map_or_else(PartData::Rejected, PartData::Verified))
                 });
             }
             Action::Explain(part) => {
-                self.start_part("explain", part, |shared, job, key, index, _| {
-                    Err(stage::explain(shared, job, &key, index))
+                self.start_part("explain", part, |shared, job, key, index, data| {
+                    let Some(PartData::Rejected(synthesis)) = data else {
+                        unreachable!("was rejected")
+                    };
+                    Err(stage::explain(shared, job, &key, index, synthesis))
                 });
             }
             Action::Complete(id) => self.complete(id),

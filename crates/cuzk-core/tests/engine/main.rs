@@ -8,6 +8,7 @@ mod limits;
 mod placements;
 mod random;
 mod segments;
+mod stored;
 mod timelines;
 mod toy;
 mod twins;

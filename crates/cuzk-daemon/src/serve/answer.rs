@@ -96,9 +96,8 @@ fn milliseconds(value: f64) -> u64 {
 mod tests {
     use std::time::Instant;
 
-    use cuzk_core::config::Synthesis;
     use cuzk_core::timeline::{Lane, Unit, Work};
-    use cuzk_core::{KeyTier, PartReport, Placed};
+    use cuzk_core::{Filling, KeyTier, PartReport, Placed};
 
     use super::*;
 
@@ -106,7 +105,7 @@ mod tests {
     fn a_placement_is_what_every_part_had() {
         let part = |name, is_pinned, retries| PartReport {
             placed: Placed { name, is_pinned },
-            synthesis: Synthesis::Whole,
+            synthesis: Filling::Whole,
             tier: KeyTier::File,
             device: None,
             retries,

@@ -68,6 +68,12 @@ pub(super) fn text(engine: &Engine, jobs: &Jobs, intake: &Intake, uptime: Durati
         ],
     );
     page.labelled(
+        "synthesis_instead_total",
+        "Parts synthesised whole although segments were asked for, by why.",
+        "why",
+        counted.syntheses_instead.counts(),
+    );
+    page.labelled(
         "placement_total",
         "Parts proved, by where their columns were read.",
         "placement",
