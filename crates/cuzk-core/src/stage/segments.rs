@@ -82,12 +82,13 @@ pub(super) fn fill(
         columns.segments,
         || job.cancel.is_cancelled(),
         |segment, columns| {
-            job.timeline.time_on_core("segment", part, || {
+            let fill = || {
                 template.fill(columns, |pass| {
                     job.ends(pass);
                     circuit.synthesize(segment, pass)
                 })
-            })
+            };
+            job.timeline.time_on_core("segment", part, fill)
         },
     );
     let filled = filled.map_err(|unfinished| match unfinished {

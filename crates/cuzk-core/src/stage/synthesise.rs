@@ -141,10 +141,9 @@ fn fill_whole(
     circuit: &dyn Part,
     columns: &mut Columns,
 ) -> Result<(Vec<Scalar>, Arc<CircuitShape>), Unwritten> {
-    let assigned = job
-        .timeline
-        .time_on_core("whole", part, || fill(shared, job, circuit, columns))
-        .map_err(Unwritten::Synth)?;
+    let fill = || fill(shared, job, circuit, columns);
+    let assigned = job.timeline.time_on_core("whole", part, fill);
+    let assigned = assigned.map_err(Unwritten::Synth)?;
     shared.metrics.syntheses_whole.add(1);
     let Assigned {
         inputs,

@@ -121,6 +121,11 @@ impl CudaBackend {
         self.memory.host_allocations.load(Ordering::Relaxed)
     }
 
+    /// Bytes of keys' points that crossed the bus to the device since the start.
+    pub fn key_bytes_brought(&self) -> u64 {
+        self.memory.key_bytes.load(Ordering::Relaxed)
+    }
+
     /// The columns of a circuit: two of one scalar a constraint (three if C comes
     /// from synthesis), and the auxiliary assignment.
     pub fn column_layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
@@ -182,6 +187,7 @@ impl CudaBackend {
             cutting: self.about.cutting,
             c_source: self.options.c_source,
             is_key_resident: self.options.is_key_resident,
+            slots: self.options.slots,
             key_bytes: ResidentKey::bytes(key),
             list_bytes: ResidentShape::bytes(&counts),
         }
@@ -199,6 +205,7 @@ fn check_options(options: &DeviceOptions) -> Result<(), BackendError> {
         _ if !(1..=DEVICE_SLOTS_MAX).contains(&options.slots) => {
             format!("{} slots, not 1 to {DEVICE_SLOTS_MAX}", options.slots)
         }
+        _ if options.key_batch == 0 => "passes of a key for no proof".to_owned(),
         _ => return Ok(()),
     };
     Err(BackendError::Start {
@@ -279,7 +286,7 @@ impl Backend for CudaBackend {
             ..
         } = self.about;
         let needs = self.needs(&shape.sizes, Counts::of(shape), key);
-        Some(needs.table(arena_bytes, fixed_bytes, self.options.slots))
+        Some(needs.table(arena_bytes, fixed_bytes))
     }
 
     fn work_bytes(&self, _: &CircuitSizes, key: &Key, tier: KeyTier) -> u64 {

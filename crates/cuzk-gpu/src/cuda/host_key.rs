@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use cuzk_pinned::PinnedBacking;
@@ -52,6 +53,8 @@ impl HostKey {
         start: usize,
         points: Region,
     ) -> Result<(), BackendError> {
+        let brought = &device.memory().key_bytes;
+        brought.fetch_add(points.bytes(), Ordering::Relaxed);
         let buffers = self.buffers.borrow();
         let buffer = &buffers[place(section)];
         for (from, to) in pieces(buffer, section, start, points) {

@@ -16,14 +16,17 @@
 mod arena;
 mod backend;
 mod border;
+mod carried;
 mod clock;
 mod device;
+mod event;
 mod holdings;
 mod host_key;
 mod host_words;
 mod key_points;
 mod multiples;
 mod owner;
+mod pass;
 mod plan;
 mod points;
 mod probe;
