@@ -82,7 +82,8 @@ pub enum Sizing {
     /// are taken once and written in place.
     Exact,
     /// Columns grow on the heap as the circuit writes and are copied afterwards: the
-    /// way without hints, kept to measure what hints are worth.
+    /// way without hints, kept to measure what hints are worth. Circuits that repeat are
+    /// synthesised whole then.
     Growing,
 }
 
