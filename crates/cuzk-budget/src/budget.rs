@@ -12,7 +12,7 @@ use crate::state::{Ask, Key, Standing, State};
 use crate::sync::{AtomicUsize, Mutex, Ordering, block_on, lock};
 use crate::turn::{Place, Turn, behind_all};
 use crate::usage::{Consumer, Usage, largest_first};
-use crate::wait::Wait;
+use crate::wait::{Priority, Wait};
 
 /// One ledger: a limit in bytes and the reservations under it.
 ///
@@ -178,12 +178,26 @@ impl Budget {
         std::future::poll_fn(move |context| place.poll(context, &mut attempt))
     }
 
-    /// Whether a request of `bytes` could ever be granted.
+    /// Keeps `bytes` of the limit for requests of [`Priority::HIGHEST`] from now on, so
+    /// that one finds them free however much the others ask for. Others are granted what
+    /// is left of the limit, and refused at once what is more. Who holds bytes and asks
+    /// for more may have them too.
+    pub fn keep_for_highest(&self, bytes: u64) {
+        lock(&self.shared.state).ledgers[self.ledger].kept_bytes = bytes;
+        self.wake_first();
+    }
+
+    /// Bytes that are [kept](Self::keep_for_highest).
+    pub fn kept_bytes(&self) -> u64 {
+        lock(&self.shared.state).ledgers[self.ledger].kept_bytes
+    }
+
+    /// Whether a request of `bytes` could ever be granted, at the highest priority.
     ///
     /// # Errors
     /// [`BudgetError::TooLarge`] or [`BudgetError::Closed`].
     pub fn check(&self, consumer: Consumer, bytes: u64) -> Result<(), BudgetError> {
-        lock(&self.shared.state).check(self.ledger, consumer, bytes)
+        lock(&self.shared.state).check(self.ledger, Standing::Holder, consumer, bytes)
     }
 
     /// As [`check`](Self::check), for `bytes` of this ledger and `above_bytes` of
@@ -208,7 +222,7 @@ impl Budget {
             above: above.ledger,
             above_bytes,
         };
-        lock(&self.shared.state).check_both(ask, consumer)
+        lock(&self.shared.state).check_both(ask, Standing::Holder, consumer)
     }
 
     /// Runs `attempt` once, behind every waiting request.
