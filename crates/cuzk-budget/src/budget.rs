@@ -12,7 +12,7 @@ use crate::state::{Ask, Key, Standing, State};
 use crate::sync::{AtomicUsize, Mutex, Ordering, block_on, lock};
 use crate::turn::{Place, Turn, behind_all};
 use crate::usage::{Consumer, Usage, largest_first};
-use crate::wait::{Priority, Wait};
+use crate::wait::Wait;
 
 /// One ledger: a limit in bytes and the reservations under it.
 ///
@@ -178,7 +178,7 @@ impl Budget {
         std::future::poll_fn(move |context| place.poll(context, &mut attempt))
     }
 
-    /// Keeps `bytes` of the limit for requests of [`Priority::HIGHEST`] from now on, so
+    /// Keeps `bytes` of the limit for requests of [`Priority::HIGHEST`](crate::Priority::HIGHEST) from now on, so
     /// that one finds them free however much the others ask for. Others are granted what
     /// is left of the limit, and refused at once what is more. Who holds bytes and asks
     /// for more may have them too.
