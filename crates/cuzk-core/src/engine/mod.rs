@@ -2,6 +2,8 @@
 
 mod dispatcher;
 mod job;
+mod table;
+mod thread;
 mod warm;
 
 use std::sync::Arc;
@@ -16,19 +18,20 @@ use cuzk_synth::HintStore;
 pub use job::{Blinding, Canceller, JobHandle, JobOptions, PartReport, ProofReply};
 
 use crate::backends::{Backends, DeviceState};
-use crate::config::{Config, KeyTier};
+use crate::config::{Config, KeyTier, Sizing, Synthesis};
 use crate::crew::Crew;
 use crate::error::ProveError;
 use crate::keystore::KeyStore;
 use crate::metrics::Metrics;
 use crate::placement::{ColumnMemory, Placing};
-use crate::schedule::{JobId, Limits};
+use crate::schedule::{JobId, Limits, StageLimits};
 use crate::shapes::Shapes;
 use crate::stage::{self, Job, Shared};
 use crate::templates::Templates;
 use crate::timeline::Timeline;
 use crate::{CircuitSpec, Workload, WorkloadError};
-use dispatcher::{Dispatcher, Message};
+use dispatcher::Dispatcher;
+use table::Message;
 
 /// Times a part is tried again after a failure that is not the caller's.
 const RETRIES_MAX: usize = 1;
@@ -51,7 +54,7 @@ pub struct Engine {
     next_job: AtomicU64,
     jobs: Arc<AtomicUsize>,
     jobs_max: usize,
-    parts_in_flight_max: usize,
+    limits: Limits,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -89,14 +92,9 @@ impl Engine {
             tuning,
             metrics: Metrics::default(),
         });
-        let limits = Limits {
-            synthesis_max: config.synthesis_max,
-            parts_in_flight_max: config.parts_in_flight_max,
-            device_slots: shared.backends.slots(),
-            retries_max: RETRIES_MAX,
-        };
-        if limits.parts_in_flight_max <= limits.device_slots {
-            let (max, slots) = (limits.parts_in_flight_max, limits.device_slots);
+        let limits = limits(config, &shared);
+        let slots: usize = limits.device_slots.iter().sum();
+        if let Some(max) = limits.parts_in_flight_max.filter(|max| *max <= slots) {
             tracing::warn!(
                 max,
                 slots,
@@ -104,7 +102,8 @@ impl Engine {
             );
         }
         let (outbox, inbox) = channel();
-        let dispatcher = Dispatcher::new(Arc::clone(&shared), limits, outbox.clone(), inbox);
+        let dispatcher =
+            Dispatcher::new(Arc::clone(&shared), limits.clone(), outbox.clone(), inbox);
         let thread = std::thread::Builder::new()
             .name("cuzk-dispatch".to_owned())
             .spawn(move || dispatcher.run())
@@ -115,7 +114,7 @@ impl Engine {
             next_job: AtomicU64::new(1),
             jobs: Arc::default(),
             jobs_max: config.jobs_max,
-            parts_in_flight_max: config.parts_in_flight_max,
+            limits,
             thread: Some(thread),
         })
     }
@@ -145,10 +144,12 @@ impl Engine {
         }
         let id = JobId(self.next_job.fetch_add(1, Ordering::Relaxed));
         let cancel = CancelToken::new();
+        let circuit = workload.circuit();
+        let (circuit_id, is_shared) = (circuit.id(), self.is_shared(circuit.as_ref()));
         let job = Arc::new(Job {
             label: workload.label(),
             part_count,
-            circuit: workload.circuit(),
+            circuit,
             workload,
             priority: options.priority,
             blinding: options.blinding,
@@ -166,6 +167,8 @@ impl Engine {
         let message = Message::Submit {
             id,
             job,
+            circuit: circuit_id,
+            is_shared,
             reply,
             place,
         };
@@ -205,6 +208,20 @@ impl Engine {
                 other => other,
             },
         }
+    }
+
+    /// Whether a synthesis of the circuit is likely to take all threads.
+    fn is_shared(&self, circuit: &dyn CircuitSpec) -> bool {
+        let tuning = &self.shared.tuning;
+        let is_cut = tuning.synthesis == Synthesis::Segments && tuning.sizing == Sizing::Exact;
+        is_cut && circuit.cut().is_some()
+    }
+
+    /// Parts of the circuit that may be in flight at the same time, and so have columns.
+    pub fn parts_in_flight_max(&self, circuit: &dyn CircuitSpec) -> usize {
+        let slots = self.limits.device_slots.iter().sum();
+        let is_shared = self.is_shared(circuit);
+        self.limits.parts_in_flight_max(is_shared, slots)
     }
 
     /// Where columns come from.
@@ -256,5 +273,24 @@ impl Drop for Engine {
             // Had it panicked, its jobs would have ended as stopped already.
             let _ = thread.join();
         }
+    }
+}
+
+/// The scheduler's limits, as configured.
+fn limits(config: &Config, shared: &Shared) -> Limits {
+    let watchdog = config.watchdog;
+    Limits {
+        dispatch: config.tuning.dispatch,
+        threads: crate::assemble::threads(config.threads).get(),
+        synthesis_max: config.synthesis_max,
+        parts_in_flight_max: config.parts_in_flight_max,
+        device_slots: shared.backends.slots(),
+        retries_max: RETRIES_MAX,
+        overtaken_max: config.overtaken_max,
+        stages: StageLimits {
+            synthesis_max: watchdog.synthesis_max,
+            prove_max: watchdog.prove_max,
+            other_max: watchdog.other_max,
+        },
     }
 }

@@ -19,6 +19,8 @@ const BYTES_PER_SCALAR: u64 = size_of::<blstrs::Scalar>() as u64;
 struct Need {
     layout: ColumnLayout,
     work_bytes: u64,
+    /// As many as may be in flight.
+    parts_max: usize,
 }
 
 impl Engine {
@@ -41,10 +43,15 @@ impl Engine {
                 let key = self.shared.keys.counts(*circuit)?;
                 stage::check_fits(&self.shared, *circuit, &key)?;
                 let (layout, work_bytes) = stage::need(&self.shared, *circuit, &key);
-                Ok(Need { layout, work_bytes })
+                let parts_max = self.parts_in_flight_max(*circuit);
+                Ok(Need {
+                    layout,
+                    work_bytes,
+                    parts_max,
+                })
             })
             .collect::<Result<_, ProveError>>()?;
-        let mut parts = self.parts_in_flight_max;
+        let mut parts = needs.iter().map(|need| need.parts_max).max().unwrap_or(1);
         let plan = loop {
             let plan = self.plan(&needs, parts as u64)?;
             match (plan.check(), self.check_columns(&needs, parts as u64)) {
@@ -59,8 +66,11 @@ impl Engine {
         };
         let lens: Vec<(usize, usize)> = needs
             .iter()
-            .flat_map(|need| need.layout.lens())
-            .filter_map(|len| Some((cuzk_gpu::Column::bytes(len)?, parts)))
+            .flat_map(|need| {
+                let parts = parts.min(need.parts_max);
+                need.layout.lens().into_iter().map(move |len| (len, parts))
+            })
+            .filter_map(|(len, parts)| Some((cuzk_gpu::Column::bytes(len)?, parts)))
             .collect();
         let pool = self.shared.placing.pool(&self.shared.memory);
         pool.warm(&lens).map_err(ProveError::Warm)?;
@@ -71,7 +81,11 @@ impl Engine {
     fn plan(&self, needs: &[Need], parts: u64) -> Result<Plan, ProveError> {
         let budget = self.budget();
         let mut plan = Plan::new(&*budget.name(), budget.limit_bytes());
-        for Need { layout, .. } in needs {
+        for Need {
+            layout, parts_max, ..
+        } in needs
+        {
+            let parts = parts.min(*parts_max as u64);
             let lens = layout.lens();
             let rows = lens.len() as u64 - 1;
             for (columns, len) in [(rows, layout.rows), (1, layout.aux)] {
@@ -101,13 +115,15 @@ impl Engine {
     /// there, beside what the backend has for good; and the work beside them.
     fn check_columns(&self, needs: &[Need], parts: u64) -> Result<(), BudgetError> {
         let pool = self.shared.placing.pool(&self.shared.memory);
-        let bytes = needs
-            .iter()
-            .flat_map(|need| need.layout.lens())
-            .map(|len| pool.capacity_of(cuzk_gpu::Column::bytes(len)?))
-            .try_fold(0_u64, |sum, bytes| sum.checked_add(bytes? as u64))
-            .and_then(|bytes| bytes.checked_mul(parts))
-            .unwrap_or(u64::MAX);
+        let part_bytes = |need: &Need| {
+            let lens = need.layout.lens().into_iter();
+            let mut bytes = lens.map(|len| pool.capacity_of(cuzk_gpu::Column::bytes(len)?));
+            let bytes = bytes.try_fold(0_u64, |sum, bytes| sum.checked_add(bytes? as u64))?;
+            bytes.checked_mul(parts.min(need.parts_max as u64))
+        };
+        let bytes = needs.iter().map(part_bytes);
+        let bytes = bytes.reduce(|sum, bytes| sum?.checked_add(bytes?));
+        let bytes = bytes.unwrap_or(Some(0)).unwrap_or(u64::MAX);
         let bytes = bytes.saturating_add(self.shared.memory.fixed_bytes());
         let work_bytes = needs.iter().map(|need| need.work_bytes).max();
         let work_bytes = work_bytes.unwrap_or(0).saturating_mul(parts);

@@ -19,6 +19,8 @@ use cuzk_gpu::{CircuitShape, Columns};
 pub(crate) use complete::complete;
 pub(crate) use explain::explain;
 pub(crate) use prove::prove;
+#[cfg(test)]
+pub(crate) use reserve::budget_priority;
 pub(crate) use reserve::{check_fits, need, reserve, sizes_from_key};
 pub(crate) use synthesise::{Filled, synthesise};
 pub(crate) use verify::verify;
