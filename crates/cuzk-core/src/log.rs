@@ -8,11 +8,13 @@
 //! | `ntt_msm_h_ms` | `ntt`, `msm_h` |
 //! | `tail_msm_ms` | `msm_l`, `msm_a`, `msm_b_g1` |
 //! | `b_g2_msm_ms` | `msm_b_g2` |
-//! | `gpu_total_ms` | all phases of the backend |
+//! | `gpu_total_ms` | all phases of the backend, where several overlap once |
 //!
 //! `prep_msm_ms` and `batch_add_ms` have no counterpart, so they are not logged.
 
 use std::time::Duration;
+
+use cuzk_gpu::Phase;
 
 use crate::error::Failure;
 
@@ -32,20 +34,20 @@ pub(crate) fn stage_ended(
     }
 }
 
-/// The backend has proved a part: its phases with their lengths in milliseconds, and
-/// the bytes of each of the columns a, b and c.
+/// The backend has proved a part: its phases, and the bytes of each of the columns a, b
+/// and c.
 pub(crate) fn proved(
     job: &str,
     part: usize,
     is_pinned: bool,
     abc_bytes_each: usize,
-    phases: &[(&'static str, f64)],
+    phases: &[Phase],
 ) {
     let sum = |wanted: &[&str]| {
-        let lengths = phases.iter().filter(|(name, _)| wanted.contains(name));
-        rounded(lengths.map(|(_, ms)| ms).sum())
+        let of = phases.iter().filter(|phase| wanted.contains(&phase.name));
+        rounded(of.map(Phase::length_ms).sum())
     };
-    let gpu_total_ms = rounded(phases.iter().map(|(_, ms)| ms).sum());
+    let gpu_total_ms = rounded(Phase::busy_ms(phases));
     tracing::info!(
         job,
         part,

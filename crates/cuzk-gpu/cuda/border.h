@@ -41,9 +41,14 @@ int32_t cuzk_device_close(cuzk_device* device, cuzk_message message);
 int32_t cuzk_transform(cuzk_device* device, void* d_scalars, uint32_t log_len,
                        uint32_t direction, uint32_t coset, cuzk_message message);
 
-// The quotient polynomial: evaluations of A, B (and C if `c_given`) in, natural
-// order; coefficients of h out in `d_a`. `d_b` and `d_c` are scratch afterwards.
-// `transforms` is 6 or 7; `vanishing_inverse` is 1 / Z on the coset.
+// The first step of the quotient polynomial, which needs A alone: from evaluations in
+// natural order to evaluations on the coset in bit-reversed order.
+int32_t cuzk_quotient_left(cuzk_device* device, void* d_a, uint32_t log_len,
+                           cuzk_message message);
+// The second: A as the first step left it, evaluations of B and C in natural order in,
+// or if not `c_given` those of A in place of C; coefficients of h out in `d_a`. `d_b`
+// and `d_c` are scratch afterwards. `transforms` is 6 or 7; `vanishing_inverse` is 1 / Z
+// on the coset.
 int32_t cuzk_quotient(cuzk_device* device, void* d_a, void* d_b, void* d_c,
                       uint32_t log_len, uint32_t c_given, uint32_t transforms,
                       const cuzk_scalar* vanishing_inverse, cuzk_message message);

@@ -112,6 +112,17 @@ int32_t cuzk_transform(cuzk_device* device, void* d_scalars, uint32_t log_len,
     });
 }
 
+int32_t cuzk_quotient_left(cuzk_device* device, void* d_a, uint32_t log_len,
+                           cuzk_message message) {
+    return cuzk::guarded(device, message, [&] {
+        cuzk::require(log_len >= 1 && log_len <= MAX_LG_DOMAIN_SIZE, "a domain beyond the tables");
+        stream_t& stream = device->stream;
+        auto* a = static_cast<fr_t*>(d_a);
+        interpolate(stream, a, log_len, Type::standard);
+        evaluate_on_coset(stream, a, log_len);
+    });
+}
+
 int32_t cuzk_quotient(cuzk_device* device, void* d_a, void* d_b, void* d_c,
                       uint32_t log_len, uint32_t c_given, uint32_t transforms,
                       const cuzk_scalar* vanishing_inverse, cuzk_message message) {
@@ -126,13 +137,11 @@ int32_t cuzk_quotient(cuzk_device* device, void* d_a, void* d_b, void* d_c,
         const uint32_t blocks = grid(device, len);
 
         if (c_given == 0) {
-            multiply_into<<<blocks, THREADS, 0, stream>>>(c, a, b, len);
+            multiply_into<<<blocks, THREADS, 0, stream>>>(c, c, b, len);
             cuzk::check(cudaGetLastError(), "multiply_into");
         }
-        interpolate(stream, a, log_len, Type::standard);
         interpolate(stream, b, log_len, Type::standard);
         interpolate(stream, c, log_len, Type::standard);
-        evaluate_on_coset(stream, a, log_len);
         evaluate_on_coset(stream, b, log_len);
         multiply_into<<<blocks, THREADS, 0, stream>>>(a, a, b, len);
         cuzk::check(cudaGetLastError(), "multiply_into");

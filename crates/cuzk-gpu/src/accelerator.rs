@@ -30,6 +30,9 @@ pub struct DeviceOptions {
     /// computed, the columns of the next are uploaded. Fewer where the device has no
     /// room for so many beside their keys.
     pub slots: usize,
+    /// Whether a key stays on the device where it has room there. Without, every key is
+    /// streamed, from page-locked memory or its file.
+    pub is_key_resident: bool,
     /// Threads of the host that read a key's points, or sort and sum where they are told
     /// to.
     pub load_threads: NonZeroUsize,
@@ -61,6 +64,7 @@ impl DeviceOptions {
             memory_bytes_max: None,
             queue_len_max,
             slots: 2,
+            is_key_resident: true,
             load_threads,
             c_source: CSource::Product,
             transforms: Transforms::Six,

@@ -10,6 +10,7 @@ use blstrs::{Bls12, Scalar};
 use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::error::BackendError;
 use crate::key::{Key, KeyTier};
+use crate::phase::Phase;
 use crate::shape::{CircuitShape, CircuitSizes};
 use crate::watch::Watch;
 
@@ -33,17 +34,13 @@ pub struct ProveRequest {
     pub watch: Option<Arc<dyn Watch>>,
 }
 
-/// Milliseconds of one proof, by phase, in the order they ran.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PhaseTimes(pub Vec<(&'static str, f64)>);
-
 /// A proof and how it came to be.
 #[derive(Clone, Debug)]
 pub struct Proved {
     /// The proof, not yet verified.
     pub proof: Proof<Bls12>,
-    /// Where the time went.
-    pub phases: PhaseTimes,
+    /// Where the time went, in the order in which the phases began.
+    pub phases: Vec<Phase>,
     /// Where the key's points were, for a backend that keeps them itself.
     pub tier: Option<KeyTier>,
 }

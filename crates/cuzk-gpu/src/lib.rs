@@ -44,6 +44,7 @@ mod error;
 pub mod fixed_base;
 mod groth16;
 pub mod key;
+mod phase;
 mod shape;
 mod verify;
 mod watch;
@@ -52,14 +53,13 @@ pub use accelerator::{
     DEVICE_SLOTS_MAX, DeviceBuffers, DeviceOptions, DeviceReport, KeyMemory, TakeBuffers, devices,
     open_device,
 };
-pub use backend::{
-    Backend, Completion, DeviceUse, Pending, PhaseTimes, ProveRequest, Proved, Upload, pending,
-};
+pub use backend::{Backend, Completion, DeviceUse, Pending, ProveRequest, Proved, Upload, pending};
 pub use column::{CColumn, Column, ColumnLayout, Columns};
 pub use dual::Dual;
 pub use error::{BackendError, KeyError, PointFault};
 pub use groth16::Statement;
 pub use key::{Key, KeyChecks, KeyTier, KeyWriter, PointCheck, Section};
+pub use phase::{Phase, PhaseLane, union};
 pub use shape::{Bitmap, CircuitShape, CircuitSizes};
 pub use verify::verify;
 pub use watch::{Intermediate, Watch};

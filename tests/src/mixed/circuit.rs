@@ -30,10 +30,14 @@ impl Mixed {
         let share = |at: usize| at as u64 * u64::from(self.full_per_mille) / 1000;
         share(at + 1) != share(at)
     }
-}
 
-impl Circuit<Scalar> for Mixed {
-    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
+    /// Synthesises with one of many witnesses: those of two seeds differ in half of their
+    /// bits, and not in their full values or public inputs.
+    pub fn synthesize_with<CS: ConstraintSystem<Scalar>>(
+        self,
+        cs: &mut CS,
+        seed: u64,
+    ) -> Result<(), SynthesisError> {
         let one = CS::one();
         let mut value = Scalar::from(0x0123_4567_89ab_cdef);
         let mut last: Option<Variable> = None;
@@ -65,7 +69,8 @@ impl Circuit<Scalar> for Mixed {
                 continue;
             }
             // Half of the bits are one, in no simple order.
-            let bit = Scalar::from((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63);
+            let place = (at as u64) ^ seed.wrapping_mul(0xd1b5_4a32_d192_ed03);
+            let bit = Scalar::from(place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63);
             let next = cs.alloc(|| format!("bit {at}"), || Ok(bit))?;
             if at.is_multiple_of(4) {
                 cs.enforce(
@@ -90,6 +95,12 @@ impl Circuit<Scalar> for Mixed {
     }
 }
 
+impl Circuit<Scalar> for Mixed {
+    fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
+        self.synthesize_with(cs, 0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,11 +113,24 @@ mod tests {
                 log_size: 10,
                 full_per_mille,
             };
-            let mut cs = TestConstraintSystem::<Scalar>::new();
-            circuit.synthesize(&mut cs).expect("a witness");
-            assert!(cs.is_satisfied(), "{:?}", cs.which_is_unsatisfied());
-            // The two input rows are added by whoever proves.
-            assert_eq!(cs.num_constraints() + 2, 1 << 10);
+            let mut bits = Vec::new();
+            for seed in 0..3 {
+                let mut cs = TestConstraintSystem::<Scalar>::new();
+                circuit.synthesize_with(&mut cs, seed).expect("a witness");
+                assert!(cs.is_satisfied(), "{:?}", cs.which_is_unsatisfied());
+                // The two input rows are added by whoever proves.
+                assert_eq!(cs.num_constraints() + 2, 1 << 10);
+                let is_bit = |at: &usize| !circuit.is_full(*at);
+                let value = |at: usize| cs.get(&format!("bit {at}"));
+                let all = (0..circuit.variables()).filter(is_bit).map(value);
+                bits.push(all.collect::<Vec<_>>());
+            }
+            for (left, right) in [(0, 1), (0, 2), (1, 2)] {
+                let pairs = bits[left].iter().zip(&bits[right]);
+                let differing = pairs.filter(|(left, right)| left != right).count();
+                let share = differing as f64 / bits[left].len() as f64;
+                assert!((0.3..0.7).contains(&share), "{left} {right}: {share}");
+            }
             let full = (0..circuit.variables())
                 .filter(|at| circuit.is_full(*at))
                 .count();

@@ -8,6 +8,7 @@ mod ends;
 mod one_proof;
 mod python;
 mod refused;
+mod replay;
 mod served;
 mod support;
 mod synth;

@@ -47,8 +47,12 @@ pub(crate) fn prove(
     let tier = proved.tier.unwrap_or(in_host_memory);
     drop((work, lease));
     shared.metrics.placements.add(placed);
-    let phases = &proved.phases.0;
-    job.timeline.add_phases(part, phases, Instant::now());
+    let phases = &proved.phases;
+    let lengths: Vec<_> = phases
+        .iter()
+        .map(|phase| (phase.name, phase.length_ms()))
+        .collect();
+    job.timeline.add_phases(part, &lengths, Instant::now());
     log::proved(&job.label, part, placed.is_pinned, abc_bytes_each, phases);
     Ok(Proved {
         proof: proved.proof,

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use blstrs::{G1Affine, G2Affine, Scalar};
 
-use crate::backend::{PhaseTimes, Proved};
+use crate::backend::Proved;
 use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::cpu::h::{CSource, Transforms, quotient};
 use crate::cpu::msm::{Density, Point, msm};
@@ -13,6 +13,7 @@ use crate::cpu::source::PointSource;
 use crate::error::BackendError;
 use crate::groth16::{Statement, Sums, assemble, check, mismatch};
 use crate::key::Section;
+use crate::phase::{Phase, PhaseLane};
 use crate::watch::{Intermediate, Watch, show_scalars, show_sums};
 
 /// Proves on the current rayon pool. The columns must hold what
@@ -69,44 +70,44 @@ pub fn prove<S: PointSource>(
         let used = &mut coefficients[..len - 1];
         show_scalars(watch, Intermediate::Quotient, 0, used);
     }
-    phases.end("ntt");
+    phases.end("ntt", PhaseLane::Compute);
 
     let points = key.g1(Section::H)?;
-    phases.end("key_h");
+    phases.end("key_h", PhaseLane::Key);
     let h = msm::<G1Affine>(&points, &coefficients[..len - 1], Density::Full);
     drop(points);
-    phases.end("msm_h");
+    phases.end("msm_h", PhaseLane::Compute);
 
     let aux = columns.aux.scalars();
     let points = key.g1(Section::L)?;
-    phases.end("key_l");
+    phases.end("key_l", PhaseLane::Key);
     let l = msm::<G1Affine>(&points, aux, Density::Full);
     drop(points);
-    phases.end("msm_l");
+    phases.end("msm_l", PhaseLane::Compute);
 
     let points = key.g1(Section::A)?;
-    phases.end("key_a");
+    phases.end("key_a", PhaseLane::Key);
     let a = query(
         &points,
         (inputs, Density::Full),
         (aux, Density::Set(&shape.a_aux)),
     );
     drop(points);
-    phases.end("msm_a");
+    phases.end("msm_a", PhaseLane::Compute);
 
     let b_inputs = (inputs, Density::Set(&shape.b_inputs));
     let b_aux = (aux, Density::Set(&shape.b_aux));
     let points = key.g1(Section::BG1)?;
-    phases.end("key_b_g1");
+    phases.end("key_b_g1", PhaseLane::Key);
     let b_g1 = query::<G1Affine>(&points, b_inputs, b_aux);
     drop(points);
-    phases.end("msm_b_g1");
+    phases.end("msm_b_g1", PhaseLane::Compute);
 
     let points = key.g2()?;
-    phases.end("key_b_g2");
+    phases.end("key_b_g2", PhaseLane::Key);
     let b_g2 = query::<G2Affine>(&points, b_inputs, b_aux);
     drop(points);
-    phases.end("msm_b_g2");
+    phases.end("msm_b_g2", PhaseLane::Compute);
 
     let mut sums = Sums {
         h,
@@ -119,10 +120,10 @@ pub fn prove<S: PointSource>(
         show_sums(watch, &mut sums);
     }
     let proof = assemble(vk, &sums, r, s);
-    phases.end("finish");
+    phases.end("finish", PhaseLane::Host);
     Ok(Proved {
         proof,
-        phases: PhaseTimes(phases.times),
+        phases: phases.ended,
         tier: None,
     })
 }
@@ -151,22 +152,21 @@ fn query<P: Point>(
 /// A stopwatch with laps.
 struct Phases {
     since: Instant,
-    times: Vec<(&'static str, f64)>,
+    ended: Vec<Phase>,
 }
 
 impl Phases {
     fn start() -> Self {
         Self {
             since: Instant::now(),
-            times: Vec::with_capacity(12),
+            ended: Vec::with_capacity(12),
         }
     }
 
-    /// Ends the phase `name`, in milliseconds, and begins the next.
-    fn end(&mut self, name: &'static str) {
+    /// Ends a phase and begins the next.
+    fn end(&mut self, name: &'static str, lane: PhaseLane) {
         let now = Instant::now();
-        let lap = now.duration_since(self.since);
-        self.times.push((name, lap.as_secs_f64() * 1e3));
+        self.ended.push(Phase::new(name, lane, self.since, now));
         self.since = now;
     }
 }

@@ -115,6 +115,12 @@ impl CudaBackend {
         self.memory.allocations.load(Ordering::Relaxed)
     }
 
+    /// Page-locked allocations of the backend's own since the start, for what its slots
+    /// fetch: those of its buffers are counted by their pools.
+    pub fn page_locked_allocations(&self) -> u64 {
+        self.memory.host_allocations.load(Ordering::Relaxed)
+    }
+
     /// The columns of a circuit: two of one scalar a constraint (three if C comes
     /// from synthesis), and the auxiliary assignment.
     pub fn column_layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
@@ -175,6 +181,7 @@ impl CudaBackend {
             counts,
             cutting: self.about.cutting,
             c_source: self.options.c_source,
+            is_key_resident: self.options.is_key_resident,
             key_bytes: ResidentKey::bytes(key),
             list_bytes: ResidentShape::bytes(&counts),
         }

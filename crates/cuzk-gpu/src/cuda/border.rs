@@ -56,6 +56,7 @@ border! {
     fn cuzk_device_close(device: *mut RawDevice);
     #[cfg_attr(not(test), expect(dead_code, reason = "tests compare it with its definition"))]
     fn cuzk_transform(device: *mut RawDevice, scalars: Address, log_len: u32, direction: u32, coset: u32);
+    fn cuzk_quotient_left(device: *mut RawDevice, a: Address, log_len: u32);
     fn cuzk_quotient(device: *mut RawDevice, a: Address, b: Address, c: Address, log_len: u32, c_given: u32, transforms: u32, vanishing_inverse: *const RawScalar);
     fn cuzk_split(device: *mut RawDevice, scalars: Address, scalars_len: usize, index: Address, count: usize, ones: Address, rest: Address, counts: Address);
     fn cuzk_gather_scalars(

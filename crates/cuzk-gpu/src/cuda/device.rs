@@ -9,13 +9,16 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 use std::mem::size_of_val;
 use std::ptr::null_mut;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use cudarc::driver::{CudaContext, DriverError, result, sys};
 use cuzk_pinned::Fence;
 
 use super::border::{self, Address, RawDevice, call};
+use crate::device::timebase;
 use crate::device::waiter::{Passed, Passes, Waiter};
 use crate::error::BackendError;
 
@@ -29,6 +32,8 @@ pub(super) struct MemoryUse {
     /// Bytes that were allocated and not freed, and how often that was done.
     pub(super) allocated_bytes: AtomicU64,
     pub(super) allocations: AtomicU64,
+    /// Page-locked allocations of the host.
+    pub(super) host_allocations: AtomicU64,
     /// Set once the device fails every call: nothing works on it any more.
     pub(super) is_lost: AtomicBool,
 }
@@ -40,6 +45,10 @@ pub(super) struct Device {
     compute: sys::CUstream,
     upload: sys::CUstream,
     keys: sys::CUstream,
+    /// For anchors alone: nothing else is ever queued on it.
+    clock: sys::CUstream,
+    /// The last one, once the device is open.
+    anchor: RefCell<Option<Rc<Anchor>>>,
     /// For each lane, in the order of [`Lane::ALL`]; none before the device is open.
     waiters: Vec<Waiter<Arc<Event>>>,
     /// Events of fences, each used again when nobody has it any more.
@@ -59,6 +68,15 @@ pub(super) fn driver(call: &'static str) -> impl Fn(DriverError) -> BackendError
         ),
     }
 }
+
+/// A moment of the device whose time on the host is known.
+pub(super) struct Anchor {
+    pub(super) event: Event,
+    pub(super) at: Instant,
+}
+
+/// How often the first anchor is tried, for the time that is known best.
+const ANCHOR_TRIES: usize = 5;
 
 /// Which stream something is queued on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,13 +116,15 @@ impl Device {
             compute: compute.cast(),
             upload: null_mut(),
             keys: null_mut(),
+            clock: null_mut(),
+            anchor: RefCell::default(),
             waiters: Vec::new(),
             fences: RefCell::default(),
             processors,
             limit_bytes: 0,
             memory,
         };
-        for stream in [&mut device.upload, &mut device.keys] {
+        for stream in [&mut device.upload, &mut device.keys, &mut device.clock] {
             *stream = result::stream::create(result::stream::StreamKind::NonBlocking)
                 .map_err(driver("cuStreamCreate"))?;
         }
@@ -260,6 +280,23 @@ impl Device {
         queued.map_err(driver("cuMemcpyDtoHAsync")).and(waited)
     }
 
+    /// Queues a copy from one place on the device to another of the same size.
+    pub(super) fn copy_within(
+        &self,
+        lane: Lane,
+        to: Region,
+        from: Region,
+    ) -> Result<(), BackendError> {
+        assert_eq!(to.bytes, from.bytes, "a copy beyond its region");
+        if to.bytes == 0 {
+            return Ok(());
+        }
+        let (to, len) = (to.start, from.bytes as usize);
+        // SAFETY: a region lies inside its allocation.
+        unsafe { result::memcpy_dtod_async(to, from.start, len, self.stream(lane)) }
+            .map_err(driver("cuMemcpyDtoDAsync"))
+    }
+
     /// Queues a fill of `region` with a byte.
     pub(super) fn fill(&self, lane: Lane, region: Region, byte: u8) -> Result<(), BackendError> {
         if region.bytes == 0 {
@@ -331,6 +368,46 @@ impl Device {
         })
     }
 
+    /// An anchor for what is queued from now on. Where a new one is due, it is waited for:
+    /// microseconds, whatever else the device does.
+    pub(super) fn anchor(&self) -> Result<Rc<Anchor>, BackendError> {
+        let last = self.anchor.borrow().clone();
+        let next = match last {
+            Some(last) if last.at.elapsed() < timebase::ANCHOR_AGE_MAX => return Ok(last),
+            Some(last) => {
+                let (event, seen) = self.seen()?;
+                let ms = event.since_ms(&last.event)?;
+                let at = timebase::chained(last.at, ms, seen);
+                Rc::new(Anchor { event, at })
+            }
+            None => {
+                let mut tries = (0..ANCHOR_TRIES).map(|_| self.seen());
+                let first = tries.next().expect("at least one")?;
+                let (event, [earliest, latest]) = tries.try_fold(first, |best, next| {
+                    let next = next?;
+                    let width = |seen: &[Instant; 2]| seen[1] - seen[0];
+                    let is_better = width(&next.1) < width(&best.1);
+                    Ok::<_, BackendError>(if is_better { next } else { best })
+                })?;
+                let at = earliest + (latest - earliest) / 2;
+                Rc::new(Anchor { event, at })
+            }
+        };
+        *self.anchor.borrow_mut() = Some(Rc::clone(&next));
+        Ok(next)
+    }
+
+    /// An event that has passed, and two moments between which it did.
+    fn seen(&self) -> Result<(Event, [Instant; 2]), BackendError> {
+        let event = self.event()?;
+        let before = Instant::now();
+        // SAFETY: both live.
+        unsafe { result::event::record(event.event, self.clock) }
+            .map_err(driver("cuEventRecord"))?;
+        Event::wait(&event)?;
+        Ok((event, [before, Instant::now()]))
+    }
+
     /// Queues an event.
     pub(super) fn record(&self, lane: Lane, event: &Event) -> Result<(), BackendError> {
         // SAFETY: both live.
@@ -354,7 +431,7 @@ impl Drop for Device {
         let _ = self.context.bind_to_thread();
         self.wait_all();
         self.waiters.clear();
-        for stream in [self.upload, self.keys] {
+        for stream in [self.upload, self.keys, self.clock] {
             if !stream.is_null() {
                 // SAFETY: created by `open`, idle, and used by nobody after this.
                 let _ = unsafe { result::stream::destroy(stream) };

@@ -26,6 +26,7 @@ pub(super) struct Wanted<'a> {
     pub(super) shape: &'a Arc<CircuitShape>,
     pub(super) cutting: &'a Cutting,
     pub(super) c_source: CSource,
+    pub(super) is_key_resident: bool,
 }
 
 impl Wanted<'_> {
@@ -36,6 +37,7 @@ impl Wanted<'_> {
             counts,
             cutting: *self.cutting,
             c_source: self.c_source,
+            is_key_resident: self.is_key_resident,
             key_bytes: ResidentKey::bytes(&**self.source),
             list_bytes: ResidentShape::bytes(&counts),
         }

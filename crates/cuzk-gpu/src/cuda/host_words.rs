@@ -2,6 +2,7 @@
 
 use std::mem::size_of;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cudarc::driver::{CudaContext, result};
 
@@ -22,6 +23,8 @@ impl HostWords {
         let bytes = len.max(1) * size_of::<u64>();
         // SAFETY: the device's context is current on its thread.
         let start = unsafe { result::malloc_host(bytes, 0) }.map_err(driver("cuMemHostAlloc"))?;
+        let allocations = &device.memory().host_allocations;
+        allocations.fetch_add(1, Ordering::Relaxed);
         // SAFETY: so many bytes were allocated just now.
         unsafe { std::ptr::write_bytes(start.cast::<u8>(), 0, bytes) };
         Ok(Self {

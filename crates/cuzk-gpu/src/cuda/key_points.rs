@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::clock::points_of;
 use super::device::{Device, Lane, Region};
 use super::host_key::HostKey;
 use super::plan::point_bytes;
@@ -85,6 +86,7 @@ impl KeyPoints<'_> {
         }
         *count += 1;
         let points = places[place].part(0, range.len() as u64 * point_bytes(section));
+        let begun = clock.begin(device, Lane::Keys)?;
         match from {
             Origin::Source {
                 source,
@@ -99,11 +101,13 @@ impl KeyPoints<'_> {
                     // SAFETY: the proof has the key until it has waited for the lane.
                     unsafe { key.keep(device, section, start, points) }?;
                 }
+                clock.end(device, begun, points_of(section), points.bytes())?;
             }
             Origin::Host(key) => {
                 // SAFETY: as above; a key is fetched by the one proof that has the
                 // staging, and no more once it is whole.
                 unsafe { key.bring(device, section, range.start, points) }?;
+                clock.end(device, begun, points_of(section), points.bytes())?;
                 device.record(Lane::Keys, &clock.brought[place])?;
                 device.follow(Lane::Compute, &clock.brought[place])?;
             }

@@ -16,6 +16,7 @@
 mod arena;
 mod backend;
 mod border;
+mod clock;
 mod device;
 mod holdings;
 mod host_key;

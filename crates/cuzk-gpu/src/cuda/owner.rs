@@ -28,17 +28,19 @@ use super::points::PointBytes;
 use super::prove::{Bench, Computed, OnHost, Seat, prove};
 use super::resident::ResidentKey;
 use super::staging::Staging;
-use super::upload::{Ring, upload};
+use super::upload::{Arrivals, Ring, arrivals, upload};
 use super::warm::warm_up;
 use crate::accelerator::{DeviceBuffers, DeviceOptions};
 use crate::backend::{Completion, Proved};
 use crate::column::Columns;
-use crate::device::executor::{Event, Executor, caught};
+use crate::device::executor::{Event, Executor, both, caught};
 use crate::device::host::on_thread;
+use crate::device::oneshot::oneshot;
 use crate::device::sorted::{SortedQueries, b_scalars};
 use crate::device::turn::{News, Turn};
 use crate::error::BackendError;
 use crate::groth16::{Statement, check};
+use crate::phase::{Phase, PhaseLane};
 use crate::shape::CircuitShape;
 use crate::watch::Watch;
 
@@ -301,6 +303,7 @@ impl Carried<'_> {
             shape: self.shape,
             cutting: &cutting,
             c_source: options.c_source,
+            is_key_resident: options.is_key_resident,
         };
         let held = &*held.insert(owner.admit(&wanted).await?);
         let regions = held.regions();
@@ -321,53 +324,72 @@ impl Carried<'_> {
             .threads
             .as_ref()
             .map(|threads| self.prepare(threads, read, held));
-        let uploaded = {
-            let ring = owner.uploads.take().await;
-            upload(&bench, ring.as_ref(), read, sizes).await
+        let (arriving, mut arrivals) = arrivals(read.c.is_some());
+        let (told, host_has_read) = oneshot::<()>();
+        let uploading = async {
+            let uploaded = {
+                let read = columns.as_ref().expect("nobody took them");
+                let ring = owner.uploads.take().await;
+                upload(&bench, ring.as_ref(), read, sizes, arriving).await
+            };
+            // Either way of its end will do.
+            let _ = host_has_read.await;
+            // Whatever became of both, nobody reads the columns after this.
+            uploaded?;
+            let read = columns.take().and_then(Arc::into_inner);
+            completion.columns_read(read.expect("nobody else has them"));
+            Ok::<_, BackendError>(())
         };
-        // Whatever became of the upload, nobody reads the columns after this.
-        let prepared = match prepared {
-            Some(prepared) => Some(prepared.await),
-            None => None,
+        let computing = async {
+            let prepared = match prepared {
+                Some(prepared) => Some(prepared.await),
+                None => None,
+            };
+            told.send(());
+            let Prepared { sorted, b_scalars } = match prepared {
+                Some(prepared) => prepared??,
+                None => Prepared {
+                    sorted: None,
+                    b_scalars: None,
+                },
+            };
+            let b_g2 = b_scalars.map(|scalars| self.sum_b_g2(scalars));
+            let is_b_g2 = b_g2.is_some();
+            let computed = self
+                .compute(&bench, &mut arrivals, held, host_key, sorted, is_b_g2)
+                .await;
+            // Whatever became of the others, nobody reads the key after this.
+            let b_g2 = match b_g2 {
+                Some(b_g2) => Some(b_g2.await),
+                None => None,
+            };
+            Ok::<_, BackendError>((computed?, b_g2))
         };
+        let (uploaded, computed) = both(uploading, computing).await;
+        // A computation that waits for an upload that failed only says that it did.
         uploaded?;
-        let read = columns.take().and_then(Arc::into_inner);
-        completion.columns_read(read.expect("nobody else has them"));
-        let Prepared { sorted, b_scalars } = match prepared {
-            Some(prepared) => prepared??,
-            None => Prepared {
-                sorted: None,
-                b_scalars: None,
-            },
-        };
-        let b_g2 = b_scalars.map(|scalars| self.sum_b_g2(scalars));
-        let computed = self
-            .compute(&bench, held, host_key, sorted, b_g2.is_some())
-            .await;
-        // Whatever became of the others, nobody reads the key after this.
-        let b_g2 = match b_g2 {
-            Some(b_g2) => Some(b_g2.await),
-            None => None,
-        };
-        let (mut computed, loaded) = computed?;
+        let ((mut computed, loaded), b_g2) = computed?;
+        let mut phases = std::mem::take(&mut computed.phases);
         if let Some(b_g2) = b_g2 {
-            let (sum, ms) = b_g2??;
+            let (sum, phase) = b_g2??;
             computed.b_g2_on_host = Some(sum);
-            // The device did nothing in its phase, the last one.
-            computed.phases.0.pop();
-            computed.phases.0.push(("msm_b_g2", ms));
+            phases.push(phase);
         }
-        let mut phases = computed.phases.clone();
-        if let Some(ms) = loaded {
-            // Between the upload and the first phase of the computation.
-            phases.0.insert(1, ("key_load", ms));
-        }
+        phases.extend(loaded);
         let tier = computed.tier;
         let (source, watch) = (Arc::clone(self.source), self.watch.cloned());
         let (r, s) = (self.statement.r, self.statement.s);
-        let finish = move || computed.finish(source.vk(), r, s, watch.as_deref());
+        let finish = move || {
+            let begin = Instant::now();
+            let proof = computed.finish(source.vk(), r, s, watch.as_deref());
+            let phase = Phase::new("finish", PhaseLane::Host, begin, Instant::now());
+            (proof, phase)
+        };
+        let (proof, finished) = on_thread("putting a proof together", finish).await?;
+        phases.push(finished);
+        phases.sort_by_key(|phase| phase.start);
         Ok(Proved {
-            proof: on_thread("putting a proof together", finish).await?,
+            proof,
             phases,
             tier: Some(tier),
         })
@@ -406,32 +428,36 @@ impl Carried<'_> {
         })
     }
 
-    /// Has the host make the sum over `b_g2`: that, and the milliseconds that it took.
+    /// Has the host make the sum over `b_g2`: that, and its phase.
     fn sum_b_g2(
         &self,
         scalars: Vec<Scalar>,
-    ) -> impl Future<Output = Result<Result<(G2Projective, f64), BackendError>, BackendError>> + use<>
+    ) -> impl Future<Output = Result<Result<(G2Projective, Phase), BackendError>, BackendError>> + use<>
     {
         let threads = self.owner.threads.clone().expect("made for this");
         let source = Arc::clone(self.source);
         on_thread("the sum over b_g2", move || {
             let begin = Instant::now();
             let sum = threads.install(|| source.b_g2_sum(&scalars))?;
-            Ok((sum, begin.elapsed().as_secs_f64() * 1e3))
+            let phase = Phase::new("msm_b_g2", PhaseLane::Host, begin, Instant::now());
+            Ok((sum, phase))
         })
     }
 
-    /// Sees to the key, and computes when it is this proof's turn. Also returns the
-    /// milliseconds that a key took.
+    /// Sees to the key, and computes when it is this proof's turn, from when its first
+    /// column is there. Also returns the phase of a key that was loaded.
     async fn compute(
         &self,
         bench: &Bench<'_>,
+        arrivals: &mut Arrivals,
         held: &Held,
         host_key: &mut Option<Rc<HostKey>>,
         sorted: Option<Arc<SortedQueries>>,
         is_b_g2: bool,
-    ) -> Result<(Computed, Option<f64>), BackendError> {
+    ) -> Result<(Computed, Option<Phase>), BackendError> {
         let owner = self.owner;
+        // Turns are taken in the order of uploads, which have begun.
+        arrivals.left().await?;
         let loaded = self.load(held).await?;
         if let Points::Pieces { .. } = &held.points {
             *host_key = owner.host_keys.take().await.place_of(self.source).await?;
@@ -468,14 +494,15 @@ impl Carried<'_> {
             };
             let on_host = OnHost { sorted, is_b_g2 };
             let lists = &held.lists;
-            prove(bench, &self.statement, &mut points, lists, on_host).await?
+            let statement = &self.statement;
+            prove(bench, arrivals, statement, &mut points, lists, on_host).await?
         };
         Ok((queued.computed(bench).await?, loaded))
     }
 
     /// Brings the lists of the circuit, and the key if it is to stay, unless they are
-    /// there. Returns the milliseconds that a key took.
-    async fn load(&self, held: &Held) -> Result<Option<f64>, BackendError> {
+    /// there. Returns the phase of a key.
+    async fn load(&self, held: &Held) -> Result<Option<Phase>, BackendError> {
         let device = &self.owner.device;
         let key = match &held.points {
             Points::Resident(key) if !key.is_loaded() => Some(&**key),
@@ -495,6 +522,9 @@ impl Carried<'_> {
         };
         let begin = Instant::now();
         key.load(device, &mut staging, self.source).await?;
-        Ok(Some(begin.elapsed().as_secs_f64() * 1e3))
+        Ok(Some(Phase {
+            bytes: Some(ResidentKey::bytes(&**self.source)),
+            ..Phase::new("key_load", PhaseLane::Key, begin, Instant::now())
+        }))
     }
 }

@@ -305,6 +305,8 @@ pub(super) struct Needs<'a> {
     pub(super) counts: Counts,
     pub(super) cutting: Cutting,
     pub(super) c_source: CSource,
+    /// Whether a key may be on the device as a whole.
+    pub(super) is_key_resident: bool,
     /// Of the whole key on the device.
     pub(super) key_bytes: u64,
     pub(super) list_bytes: u64,
@@ -319,6 +321,7 @@ impl Needs<'_> {
             counts,
             cutting,
             c_source,
+            is_key_resident,
             key_bytes,
             list_bytes,
         } = *self;
@@ -329,7 +332,8 @@ impl Needs<'_> {
             let asked = workspace.total() + list_bytes;
             (Way::InPieces(log), workspace, asked)
         });
-        std::iter::once((Way::Whole, whole, asked)).chain(pieces)
+        let whole = is_key_resident.then_some((Way::Whole, whole, asked));
+        whole.into_iter().chain(pieces)
     }
 
     /// Bytes that a proof takes at the least, with nothing else on the device.

@@ -7,7 +7,8 @@ use bellperson::groth16::{Proof, VerifyingKey};
 use blstrs::{Bls12, G1Projective, G2Projective, Scalar};
 
 use super::border::{self, RawScalar, call};
-use super::device::{Device, Event, Lane, Region};
+use super::clock::{Clock, sum_of};
+use super::device::{Device, Lane, Region};
 use super::host_key::HostKey;
 use super::host_words::HostWords;
 use super::key_points::KeyPoints;
@@ -16,8 +17,8 @@ use super::query::{Entries, Found, Lists, Made, Query, Rows};
 use super::resident::ResidentShape;
 use super::rows::RowPoint;
 use super::staging::Staging;
+use super::upload::Arrivals;
 use super::watch::{show_quotient, show_uploaded};
-use crate::backend::PhaseTimes;
 use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::ntt::vanishing_inverse;
 use crate::device::host::on_thread;
@@ -27,6 +28,7 @@ use crate::device::waiter::Passed;
 use crate::error::BackendError;
 use crate::groth16::{Statement, Sums, assemble};
 use crate::key::{KeyTier, Section};
+use crate::phase::Phase;
 use crate::shape::CircuitSizes;
 use crate::watch::{Watch, show_sums};
 
@@ -85,13 +87,15 @@ impl Seat {
         })
     }
 
-    /// Makes room for rows of so many bytes, and puts the inputs in it.
+    /// Begins with another proof: makes room for rows of so many bytes, and puts the inputs
+    /// in it.
     pub(super) fn prepare(
         &mut self,
         device: &Device,
         rows_bytes: u64,
         inputs: &[Scalar],
     ) -> Result<(), BackendError> {
+        self.clock.restart(device)?;
         let words = COUNTER_WORDS + (rows_bytes as usize / 8).max(inputs.len() * 4);
         if words > self.host.len() {
             self.host = HostWords::new(device, words.next_power_of_two())?;
@@ -102,42 +106,6 @@ impl Seat {
             words.copy_from_slice(&unsafe { std::mem::transmute::<Scalar, [u64; 4]>(*scalar) });
         }
         Ok(())
-    }
-}
-
-/// Events between the phases of a proof.
-pub(super) struct Clock {
-    /// Begin and end of the upload.
-    pub(super) upload: [Event; 2],
-    /// Before the first phase of the computation, and after each.
-    compute: Vec<Event>,
-    /// After a piece of a key was brought to each of its places, and after its last use.
-    pub(super) brought: [Event; 2],
-    pub(super) used: [Event; 2],
-}
-
-/// The phases of a computation.
-const PHASES: [&str; 6] = ["ntt", "msm_h", "msm_l", "msm_a", "msm_b_g1", "msm_b_g2"];
-
-impl Clock {
-    pub(super) fn new(device: &Device) -> Result<Self, BackendError> {
-        let events = (0..=PHASES.len()).map(|_| device.event());
-        let two = || Ok::<_, BackendError>([device.event()?, device.event()?]);
-        Ok(Self {
-            upload: two()?,
-            compute: events.collect::<Result<_, _>>()?,
-            brought: two()?,
-            used: two()?,
-        })
-    }
-
-    fn times(&self) -> Result<PhaseTimes, BackendError> {
-        let [begin, end] = &self.upload;
-        let mut times = vec![("upload", end.since_ms(begin)?)];
-        for (&name, pair) in PHASES.iter().zip(self.compute.windows(2)) {
-            times.push((name, pair[1].since_ms(&pair[0])?));
-        }
-        Ok(PhaseTimes(times))
     }
 }
 
@@ -174,7 +142,7 @@ impl Queued<'_> {
             b_g1: self.b_g1.fetched(host),
             b_g2: self.b_g2.fetched(host),
             b_g2_on_host: None,
-            phases: bench.clock.times()?,
+            phases: bench.clock.phases()?,
             tier: self.tier,
         })
     }
@@ -189,7 +157,7 @@ pub(super) struct Computed {
     b_g2: Sum<G2Projective>,
     /// The sum over `b_g2`, if the host made it.
     pub(super) b_g2_on_host: Option<G2Projective>,
-    pub(super) phases: PhaseTimes,
+    pub(super) phases: Vec<Phase>,
     pub(super) tier: KeyTier,
 }
 
@@ -224,10 +192,12 @@ impl Computed {
     }
 }
 
-/// Queues the computation of what [`upload`](super::upload::upload) brought. The numbers
-/// of sorted entries are waited for on the way: they decide how a sum is made.
+/// Queues the computation of what [`upload`](super::upload::upload) brings; column a is
+/// there, the others are waited for when their turn comes. The numbers of sorted entries
+/// are waited for on the way: they decide how a sum is made.
 pub(super) async fn prove<'a>(
     bench: &Bench<'_>,
+    arrivals: &mut Arrivals,
     statement: &Statement<'_>,
     key: &mut KeyPoints<'a>,
     shape: &ResidentShape,
@@ -235,13 +205,17 @@ pub(super) async fn prove<'a>(
 ) -> Result<Queued<'a>, BackendError> {
     let device = bench.device;
     let sizes = &statement.shape.sizes;
-    let passed = |phase: usize| device.record(Lane::Compute, &bench.clock.compute[phase]);
     if let Some(watch) = bench.watch {
+        arrivals.all().await?;
         show_uploaded(device, watch, bench.regions, sizes)?;
     }
-    passed(0)?;
-    quotient(bench, sizes)?;
-    passed(1)?;
+    let begun = bench.clock.begin(device, Lane::Compute)?;
+    quotient_left(bench, sizes.domain())?;
+    bench.clock.end(device, begun, "ntt", 0)?;
+    arrivals.columns().await?;
+    let begun = bench.clock.begin(device, Lane::Compute)?;
+    quotient(bench, sizes.domain())?;
+    bench.clock.end(device, begun, "ntt", 0)?;
     if let Some(watch) = bench.watch {
         show_quotient(device, watch, bench.regions, sizes)?;
     }
@@ -255,18 +229,14 @@ pub(super) async fn prove<'a>(
         sorted: on_host.sorted,
     };
     let h = queries.sum::<G1Projective>(Section::H).await?;
-    passed(2)?;
+    arrivals.all().await?;
     let l = queries.sum::<G1Projective>(Section::L).await?;
-    passed(3)?;
     let a = queries.sum::<G1Projective>(Section::A).await?;
-    passed(4)?;
     let b_g1 = queries.sum::<G1Projective>(Section::BG1).await?;
-    passed(5)?;
     let b_g2 = match on_host.is_b_g2 {
         true => Summing::nothing(),
         false => queries.sum::<G2Projective>(Section::BG2).await?,
     };
-    passed(6)?;
     Ok(Queued {
         h,
         l,
@@ -338,6 +308,10 @@ impl Queries<'_, '_, '_> {
         let rows = bench.regions.rows.part(at * share, share);
         let host_at = COUNTER_WORDS + (at * share) as usize / 8;
         let mut sum = Summing::<P>::nothing();
+        if count == 0 {
+            let begun = bench.clock.begin(device, Lane::Compute)?;
+            bench.clock.end(device, begun, sum_of(section), 0)?;
+        }
         for start in (0..count).step_by(self.key.piece_len(count).max(1)) {
             let len = self.key.piece_len(count).min(count - start);
             let points = self.key.bring(bench, section, start..start + len).await?;
@@ -366,7 +340,10 @@ impl Queries<'_, '_, '_> {
                         .regions
                         .a
                         .part(start as u64 * SCALAR_BYTES, len as u64 * SCALAR_BYTES);
-                    query.whole(bench, scalars, bench.regions.scratch)?
+                    let begun = bench.clock.begin(device, Lane::Compute)?;
+                    let made = query.whole(bench, scalars, bench.regions.scratch)?;
+                    bench.clock.end(device, begun, sum_of(section), 0)?;
+                    made
                 }
                 _ => {
                     // The queries of B have the same entries, one after the other: what
@@ -417,17 +394,30 @@ fn sorted_of(section: Section) -> fn(&SortedQueries) -> &Sorted {
     }
 }
 
-/// Queues the transforms: evaluations of A and B (and C) in, coefficients of h out.
-fn quotient(bench: &Bench<'_>, sizes: &CircuitSizes) -> Result<(), BackendError> {
-    match sizes.domain() {
-        // Nothing to divide: h has no coefficient that is used.
-        1 => Ok(()),
-        len => quotient_of(bench, len),
+/// Queues the transforms that need column a alone, of so many scalars.
+pub(super) fn quotient_left(bench: &Bench<'_>, len: usize) -> Result<(), BackendError> {
+    if len == 1 {
+        return Ok(());
     }
+    let column = len as u64 * SCALAR_BYTES;
+    let [a, c] = [&bench.regions.a, &bench.regions.c].map(|region| region.part(0, column));
+    if bench.c_source == CSource::Product {
+        // It is a times b, both as they are before their transforms.
+        bench.device.copy_within(Lane::Compute, c, a)?;
+    }
+    call("the quotient polynomial", |message| {
+        // SAFETY: a region of `len` scalars, written by an upload that was waited for.
+        unsafe { border::cuzk_quotient_left(bench.device.raw(), a.address(), len.ilog2(), message) }
+    })
 }
 
-/// The same for columns of `len` scalars, at least two.
-pub(super) fn quotient_of(bench: &Bench<'_>, len: usize) -> Result<(), BackendError> {
+/// Queues the others: what [`quotient_left`] left, evaluations of B (and C) in,
+/// coefficients of h out.
+pub(super) fn quotient(bench: &Bench<'_>, len: usize) -> Result<(), BackendError> {
+    if len == 1 {
+        // Nothing to divide: h has no coefficient that is used.
+        return Ok(());
+    }
     let column = len as u64 * SCALAR_BYTES;
     let [a, b, c] =
         [&bench.regions.a, &bench.regions.b, &bench.regions.c].map(|region| region.part(0, column));

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::border::{self, call};
+use super::clock::sum_of;
 use super::device::{Lane, Region};
 use super::host_words::HostWords;
 use super::plan::{
@@ -177,18 +178,26 @@ impl Query {
         let (ones, rest) = (scratch.take(list_bytes), scratch.take(list_bytes));
         let found = match known {
             Entries::Nothing => {
+                let begun = bench.clock.begin(bench.device, Lane::Compute)?;
                 self.split(bench, scalars, ones, rest)?;
+                bench
+                    .clock
+                    .end(bench.device, begun, sum_of(self.section), 0)?;
                 self.found(bench).await?
             }
             Entries::Before(found) => found,
             Entries::Lists(lists, staging) => lists.bring(bench, staging, ones, rest).await?,
         };
-        let made = self.sum_of(bench, scalars, found, scratch, [ones, rest])?;
+        let begun = bench.clock.begin(bench.device, Lane::Compute)?;
+        let made = self.sum_found(bench, scalars, found, scratch, [ones, rest])?;
+        bench
+            .clock
+            .end(bench.device, begun, sum_of(self.section), 0)?;
         Ok((made, found))
     }
 
     /// Queues the sum of sorted entries.
-    fn sum_of(
+    fn sum_found(
         &self,
         bench: &Bench<'_>,
         scalars: Region,

@@ -11,6 +11,8 @@ use super::prove::Bench;
 use crate::column::{Column, Columns};
 use crate::device::executor::give_way;
 use crate::device::host::{mailbox, on_thread};
+use crate::device::oneshot::{self, oneshot};
+use crate::device::waiter::Passed;
 use crate::error::BackendError;
 use crate::shape::CircuitSizes;
 
@@ -46,6 +48,99 @@ impl Which {
     }
 }
 
+/// Tells a computation what has been queued of an upload: each message ends when that is
+/// on the device.
+pub(super) struct Arriving {
+    left: Option<oneshot::Sender<Passed>>,
+    columns: Option<oneshot::Sender<Passed>>,
+    all: Option<oneshot::Sender<Passed>>,
+    /// Columns but `aux` that are not queued yet.
+    missing: usize,
+}
+
+/// What a computation waits for, in this order.
+pub(super) struct Arrivals {
+    /// Column a.
+    left: Option<oneshot::Receiver<Passed>>,
+    /// The columns of constraints.
+    columns: Option<oneshot::Receiver<Passed>>,
+    /// The assignment too.
+    all: Option<oneshot::Receiver<Passed>>,
+}
+
+/// Both ends, for an upload of two columns of constraints, or three.
+pub(super) fn arrivals(has_c: bool) -> (Arriving, Arrivals) {
+    let (left, columns, all) = (oneshot(), oneshot(), oneshot());
+    let arriving = Arriving {
+        left: Some(left.0),
+        columns: Some(columns.0),
+        all: Some(all.0),
+        missing: if has_c { 3 } else { 2 },
+    };
+    let arrivals = Arrivals {
+        left: Some(left.1),
+        columns: Some(columns.1),
+        all: Some(all.1),
+    };
+    (arriving, arrivals)
+}
+
+impl Arriving {
+    /// All of a column is queued.
+    fn queued(&mut self, device: &Device, which: Which) -> Result<(), BackendError> {
+        let told = match which {
+            Which::A => self.left.take(),
+            _ => None,
+        };
+        if let Some(left) = told {
+            left.send(device.fence(Lane::Upload)?);
+        }
+        if !matches!(which, Which::Aux) {
+            self.missing -= 1;
+        }
+        if self.missing == 0
+            && let Some(columns) = self.columns.take()
+        {
+            columns.send(device.fence(Lane::Upload)?);
+        }
+        Ok(())
+    }
+
+    /// Everything is queued.
+    fn end(&mut self, device: &Device) -> Result<(), BackendError> {
+        if let Some(all) = self.all.take() {
+            all.send(device.fence(Lane::Upload)?);
+        }
+        Ok(())
+    }
+}
+
+impl Arrivals {
+    /// Waits for column a.
+    pub(super) async fn left(&mut self) -> Result<(), BackendError> {
+        arrived(&mut self.left).await
+    }
+
+    /// Waits for the columns of constraints.
+    pub(super) async fn columns(&mut self) -> Result<(), BackendError> {
+        arrived(&mut self.columns).await
+    }
+
+    /// Waits for all that is uploaded.
+    pub(super) async fn all(&mut self) -> Result<(), BackendError> {
+        arrived(&mut self.all).await
+    }
+}
+
+/// Waits for what was not waited for before. An upload that failed says why itself.
+async fn arrived(part: &mut Option<oneshot::Receiver<Passed>>) -> Result<(), BackendError> {
+    let Some(part) = part.take() else {
+        return Ok(());
+    };
+    let passed = part.await.ok_or(BackendError::Lost)?;
+    passed.await.unwrap_or(Err(BackendError::Lost))
+}
+
 /// Copies the columns to the device; nothing reads them any more when this returns a
 /// success. After an error the caller waits for the lane. Those that are not page-locked
 /// go through `ring`, if there is one.
@@ -54,12 +149,16 @@ pub(super) async fn upload(
     ring: Option<&Ring>,
     columns: &Arc<Columns>,
     sizes: &CircuitSizes,
+    mut arriving: Arriving,
 ) -> Result<(), BackendError> {
     let device = bench.device;
-    let [begin, end] = &bench.clock.upload;
-    device.record(Lane::Upload, begin)?;
-    queue_upload(bench, ring, columns, sizes).await?;
-    device.record(Lane::Upload, end)?;
+    let begun = bench.clock.begin(device, Lane::Upload)?;
+    queue_upload(bench, ring, columns, sizes, &mut arriving).await?;
+    arriving.end(device)?;
+    let read = [Which::A, Which::B, Which::C, Which::Aux].into_iter();
+    let read = read.filter(|which| !matches!(which, Which::C) || columns.c.is_some());
+    let bytes = read.map(|which| which.bytes(columns).len() as u64).sum();
+    bench.clock.end(device, begun, "upload", bytes)?;
     device.passed(Lane::Upload).await
 }
 
@@ -68,6 +167,7 @@ async fn queue_upload(
     ring: Option<&Ring>,
     columns: &Arc<Columns>,
     sizes: &CircuitSizes,
+    arriving: &mut Arriving,
 ) -> Result<(), BackendError> {
     let device = bench.device;
     let regions = bench.regions;
@@ -76,14 +176,15 @@ async fn queue_upload(
     let column = sizes.domain() as u64 * SCALAR_BYTES;
     let used = sizes.inputs as u64 * SCALAR_BYTES;
     let aux = sizes.aux as u64 * SCALAR_BYTES;
+    // In the order in which a computation wants them.
     let mut parts = vec![
         (Which::A, regions.a.part(0, column)),
         (Which::B, regions.b.part(0, column)),
-        (Which::Aux, regions.assignment.part(used, aux)),
     ];
     if columns.c.is_some() {
         parts.push((Which::C, regions.c.part(0, column)));
     }
+    parts.push((Which::Aux, regions.assignment.part(used, aux)));
     for &(which, to) in &parts {
         let used = which.bytes(columns).len() as u64;
         device.fill(Lane::Upload, to.part(used, to.bytes() - used), 0)?;
@@ -92,11 +193,14 @@ async fn queue_upload(
     for (which, to) in parts {
         match ring {
             Some(_) if !which.of(columns).buffer().is_page_locked() => staged.push((which, to)),
-            _ => copy(device, which, columns, to).await?,
+            _ => {
+                copy(device, which, columns, to).await?;
+                arriving.queued(device, which)?;
+            }
         }
     }
     match ring {
-        Some(ring) if !staged.is_empty() => stage(device, ring, columns, staged).await,
+        Some(ring) if !staged.is_empty() => stage(device, ring, columns, staged, arriving).await,
         _ => Ok(()),
     }
 }
@@ -176,10 +280,11 @@ async fn stage(
     ring: &Ring,
     columns: &Arc<Columns>,
     parts: Vec<(Which, Region)>,
+    arriving: &mut Arriving,
 ) -> Result<(), BackendError> {
     let (post, mut chunks) = mailbox::<Chunk>();
     let failure = Failure::default();
-    let places: Vec<Region> = parts.iter().map(|&(_, to)| to).collect();
+    let places = parts.clone();
     let (ring, columns) = (Arc::clone(ring), Arc::clone(columns));
     let fill = move || {
         let mut ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,8 +305,15 @@ async fn stage(
         copied
     };
     let work = on_thread("staging columns", fill);
+    let mut told = 0;
     while let Some(chunk) = chunks.next().await {
-        let queued = queue_chunk(device, places[chunk.part], &chunk);
+        // Chunks come in the order of the parts.
+        let ended = &places[told..chunk.part];
+        told = chunk.part;
+        let ended = ended
+            .iter()
+            .try_for_each(|&(which, _)| arriving.queued(device, which));
+        let queued = ended.and_then(|()| queue_chunk(device, places[chunk.part].1, &chunk));
         let queued = queued.map(|passed| ChunkRead {
             passed,
             failure: Arc::clone(&failure),
@@ -214,7 +326,9 @@ async fn stage(
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
-    failure.map_or(Ok(()), Err)
+    failure.map_or(Ok(()), Err)?;
+    let mut ended = places[told..].iter();
+    ended.try_for_each(|&(which, _)| arriving.queued(device, which))
 }
 
 fn queue_chunk(device: &Device, to: Region, chunk: &Chunk) -> Result<Arc<Event>, BackendError> {

@@ -6,7 +6,7 @@ use blstrs::Scalar;
 
 use super::device::{Device, Lane, Region};
 use super::plan::{COUNTERS_BYTES, Cutting, SCALAR_BYTES, point_bytes, row_bytes, rows_bytes};
-use super::prove::{Bench, COUNTER_WORDS, Regions, Seat, quotient_of};
+use super::prove::{Bench, COUNTER_WORDS, Regions, Seat, quotient, quotient_left};
 use super::query::Query;
 use super::staging::decode;
 use crate::cpu::h::{CSource, Transforms};
@@ -96,7 +96,8 @@ fn launch(
         watch: None,
     };
     for log in LOGS {
-        quotient_of(&bench, 1 << log)?;
+        quotient_left(&bench, 1 << log)?;
+        quotient(&bench, 1 << log)?;
     }
     for section in [Section::L, Section::BG2] {
         // Points of no curve, but of their encoding's length.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -138,6 +138,32 @@ pub(crate) async fn caught<F: Future>(future: F) -> Result<F::Output, Panicked> 
     .await
 }
 
+/// Carries two futures to their ends, beside each other.
+pub(crate) async fn both<A: Future, B: Future>(first: A, second: B) -> (A::Output, B::Output) {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    let mut ended = (None, None);
+    std::future::poll_fn(|context| {
+        if ended.0.is_none()
+            && let Poll::Ready(output) = first.as_mut().poll(context)
+        {
+            ended.0 = Some(output);
+        }
+        if ended.1.is_none()
+            && let Poll::Ready(output) = second.as_mut().poll(context)
+        {
+            ended.1 = Some(output);
+        }
+        match (ended.0.take(), ended.1.take()) {
+            (Some(first), Some(second)) => Poll::Ready((first, second)),
+            not_yet => {
+                ended = not_yet;
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
 /// Lets the others move first.
 pub(crate) async fn give_way() {
     let mut has_waited = false;
@@ -205,6 +231,31 @@ pub(crate) mod tests {
         run_all(vec![Box::pin(waits), Box::pin(moves)]);
         thread.join().expect("the thread only sends");
         assert_eq!(order.into_inner(), [1, 2]);
+    }
+
+    #[test]
+    fn of_two_each_moves_while_the_other_waits() {
+        for is_swapped in [false, true] {
+            let (sender, receiver) = oneshot::<u32>();
+            let (back, answer) = oneshot::<u32>();
+            let asks = async {
+                sender.send(1);
+                answer.await
+            };
+            let answers = async {
+                let asked = receiver.await.expect("asked by the other");
+                back.send(asked + 1);
+                asked
+            };
+            let ended = match is_swapped {
+                false => block_on(both(asks, answers)),
+                true => {
+                    let (asked, answered) = block_on(both(answers, asks));
+                    (answered, asked)
+                }
+            };
+            assert_eq!(ended, (Some(2), 1));
+        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub(crate) mod executor;
 pub(crate) mod host;
 pub(crate) mod oneshot;
 pub(crate) mod sorted;
+pub(crate) mod timebase;
 pub(crate) mod turn;
 pub(crate) mod waiter;
 

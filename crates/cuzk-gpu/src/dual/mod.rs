@@ -21,6 +21,7 @@ use crate::column::{CColumn, Column, ColumnLayout, Columns};
 use crate::error::BackendError;
 use crate::groth16::{Statement, check};
 use crate::key::{Key, KeyTier};
+use crate::phase::{Phase, PhaseLane};
 use crate::shape::{CircuitShape, CircuitSizes};
 use crate::watch::{Intermediate, Watch};
 
@@ -218,8 +219,8 @@ impl Pair {
         let result = twin.and_then(|twin| {
             let at = first.difference(&second);
             if at.is_none() && twin.proof == proved.proof {
-                let twin_ms = from.elapsed().as_secs_f64() * 1e3;
-                proved.phases.0.push(("twin", twin_ms));
+                let twin = Phase::new("twin", PhaseLane::Host, from, Instant::now());
+                proved.phases.push(twin);
                 return Ok(proved);
             }
             Err(BackendError::Disagreement {

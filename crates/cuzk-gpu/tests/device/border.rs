@@ -54,6 +54,12 @@ functions! {
         coset: u32,
         message: Message,
     ) -> i32;
+    fn cuzk_quotient_left(
+        device: RawDevice,
+        a: Address,
+        log_len: u32,
+        message: Message,
+    ) -> i32;
     fn cuzk_quotient(
         device: RawDevice,
         a: Address,

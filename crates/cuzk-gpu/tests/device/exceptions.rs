@@ -14,7 +14,7 @@ use crate::faults::{Fault, failing};
 use crate::gpu::{Gpu, proved};
 
 /// The functions of the border.
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "cuzk_decode_g1",
     "cuzk_decode_g2",
     "cuzk_device_close",
@@ -26,6 +26,7 @@ const NAMES: [&str; 15] = [
     "cuzk_multiples_g1",
     "cuzk_multiples_g2",
     "cuzk_quotient",
+    "cuzk_quotient_left",
     "cuzk_split",
     "cuzk_sum_g1",
     "cuzk_sum_g2",
@@ -242,6 +243,13 @@ fn working<'a>(device: RawDevice, stream: *mut c_void, memory: &Memory) -> Vec<E
             Box::new(move |message| {
                 // SAFETY: as above.
                 unsafe { border::cuzk_quotient(device, a, b, c, LOG_COUNT, 0, 6, one, message) }
+            }),
+        ),
+        entry(
+            "cuzk_quotient_left",
+            Box::new(move |message| {
+                // SAFETY: as above.
+                unsafe { border::cuzk_quotient_left(device, a, LOG_COUNT, message) }
             }),
         ),
         entry(

@@ -1,121 +1,21 @@
-//! What proofs on a device are measured on: the backend, page-locked memory, and a
-//! circuit with its key, synthesised into columns there.
+//! What proofs are measured on: keys, page-locked memory, a device.
 
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+#[cfg(feature = "cuda")]
+mod device;
+
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
-use blstrs::Scalar;
-use cuzk_budget::{Budget, Consumer, Priority, Wait};
-use cuzk_core::circuit_shape;
-use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate_with};
-use cuzk_gpu::cuda::CudaBackend;
-use cuzk_gpu::{Backend, CircuitShape, Columns, Key, KeyChecks, PointCheck, ProveRequest, Proved};
-use cuzk_gpu::{DeviceBuffers, DeviceOptions, Section};
-use cuzk_pinned::cuda::{RegisterOptions, RegisteredBacking};
-use cuzk_pinned::{AcquireRequest, PinnedBacking, PinnedPool, PoolOptions};
-use cuzk_synth::{AssignColumns, assign};
-use cuzk_tests::mixed::Mixed;
-use tempfile::TempDir;
+use anyhow::Result;
+use cuzk_budget::{Consumer, Priority, Wait};
+use cuzk_gpu::{Key, KeyChecks, PointCheck};
+use cuzk_pinned::{AcquireRequest, PinnedBacking, PinnedPool};
 
-/// Bytes of each of the two buffers through which a key is loaded.
-const STAGING_BYTES: usize = 64 << 20;
+#[cfg(feature = "cuda")]
+pub(crate) use device::{Bed, Laid, name, pool, start};
 
-/// Bytes of device memory that we take: a peer beside us needs some too.
-const DEVICE_BYTES: u64 = 48 << 30;
-
-/// A device, ready to prove.
-pub(crate) struct Bed {
-    pub(crate) gpu: CudaBackend,
-    pool: PinnedPool,
-}
-
-impl Bed {
-    pub(crate) fn open(device: usize, adjust: impl FnOnce(&mut DeviceOptions)) -> Result<Self> {
-        let context = cuzk_pinned::cuda::open(device)?;
-        let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let pool = PinnedPool::new(
-            Budget::new(1 << 40),
-            RegisteredBacking::new(context, RegisterOptions::with_threads(threads))?,
-            PoolOptions::STANDARD,
-        );
-        let mut staging = buffers(&pool, &[STAGING_BYTES; 2])?.into_iter();
-        let keys = [0; 2].map(|_| staging.next().expect("two buffers"));
-        let mut options = DeviceOptions::new(device, threads, 4);
-        options.memory_bytes_max = Some(DEVICE_BYTES);
-        adjust(&mut options);
-        let buffers = DeviceBuffers {
-            keys,
-            columns: None,
-            host_keys: None,
-        };
-        let gpu = CudaBackend::start(options, buffers)?;
-        Ok(Self { gpu, pool })
-    }
-
-    /// Makes the circuit's key in a folder of its own under `keys`, and synthesises
-    /// the circuit.
-    pub(crate) fn lay(&self, circuit: Mixed, keys: Option<&Path>) -> Result<Laid<'_>> {
-        let name = name(circuit);
-        let directory = match keys {
-            Some(path) => tempfile::tempdir_in(path),
-            None => tempfile::tempdir(),
-        }?;
-        let output = KeyOutput {
-            directory: directory.path(),
-            refused: &[],
-            seed: 1,
-        };
-        let begin = Instant::now();
-        let waste = ToxicWaste::from_seed(1);
-        let made = generate_with(&self.gpu, &circuit, &waste, &output, &|_, _, _| {})?;
-        println!("{name}: key made in {:.1} s", begin.elapsed().as_secs_f64());
-        let key = open(&made.params)?;
-        let layout = self.gpu.layout(&cuzk_gpu::CircuitSizes {
-            inputs: made.sizes.inputs,
-            aux: made.sizes.aux,
-            constraints: made.sizes.constraints,
-        });
-        let begin = Instant::now();
-        let bytes: Vec<usize> = layout.lens().iter().map(|len| len * 32).collect();
-        let mut columns = Columns::from_buffers(buffers(&self.pool, &bytes)?, &layout);
-        let assigned = assign(
-            AssignColumns {
-                a: columns.a.scalars_mut(),
-                b: columns.b.scalars_mut(),
-                c: None,
-                aux: columns.aux.scalars_mut(),
-            },
-            |pass| bellpepper_core::Circuit::synthesize(circuit, pass),
-        )?;
-        println!(
-            "{name}: synthesised in {:.2} s",
-            begin.elapsed().as_secs_f64()
-        );
-        let shape = Arc::new(circuit_shape(&assigned.sizes, &assigned.densities));
-        key.check_shape(&shape)?;
-        Ok(Laid {
-            gpu: &self.gpu,
-            params: made.params,
-            column_bytes: bytes.iter().map(|bytes| *bytes as u64).sum(),
-            inputs: assigned.inputs,
-            shape,
-            key,
-            columns: Some(columns),
-            _directory: directory,
-        })
-    }
-}
-
-/// A circuit as cases name it.
-pub(crate) fn name(circuit: Mixed) -> String {
-    let share = f64::from(circuit.full_per_mille) / 10.0;
-    format!("2^{}, {share} % full scalars", circuit.log_size)
-}
-
-fn buffers(pool: &PinnedPool, bytes: &[usize]) -> Result<Vec<PinnedBacking>> {
+/// Buffers of a pool that has room for them.
+pub(crate) fn buffers(pool: &PinnedPool, bytes: &[usize]) -> Result<Vec<PinnedBacking>> {
     let request = AcquireRequest {
         buffers: bytes,
         bytes: 0,
@@ -125,69 +25,11 @@ fn buffers(pool: &PinnedPool, bytes: &[usize]) -> Result<Vec<PinnedBacking>> {
     Ok(pool.try_acquire(&request)?.buffers.into_iter().collect())
 }
 
-/// A circuit whose columns are synthesised and whose key is a file.
-pub(crate) struct Laid<'a> {
-    gpu: &'a CudaBackend,
-    pub(crate) params: PathBuf,
-    /// Bytes that an upload brings to the device, and that lie in page-locked memory.
-    pub(crate) column_bytes: u64,
-    inputs: Vec<Scalar>,
-    shape: Arc<CircuitShape>,
-    key: Arc<Key>,
-    columns: Option<Columns>,
-    _directory: TempDir,
-}
-
-/// A key file, whose points are checked on the device.
-fn open(path: &Path) -> Result<Arc<Key>> {
+/// A key file that was made here. Where a device brings its points, it checks them.
+pub(crate) fn open_key(path: &Path) -> Result<Arc<Key>> {
     let checks = KeyChecks {
         points: PointCheck::None,
         digest: None,
     };
     Ok(Arc::new(Key::open(path, &checks)?))
-}
-
-impl Laid<'_> {
-    /// Bytes of the points that a device loads.
-    pub(crate) fn key_bytes(&self) -> u64 {
-        let count = |section| self.key.count(section) as u64;
-        let g1 = [Section::H, Section::L, Section::A, Section::BG1];
-        g1.into_iter()
-            .map(|section| count(section) * 96)
-            .sum::<u64>()
-            + count(Section::BG2) * 192
-    }
-
-    /// Opens the key's file anew, in place of the key that was used until now.
-    pub(crate) fn open_key(&mut self) -> Result<()> {
-        self.key = open(&self.params)?;
-        Ok(())
-    }
-
-    /// One proof, and the milliseconds from its submission to its end.
-    pub(crate) fn prove(&mut self) -> Result<(f64, Proved)> {
-        let request = ProveRequest {
-            columns: self.columns.take().context("the columns came back")?,
-            inputs: self.inputs.clone(),
-            shape: Arc::clone(&self.shape),
-            key: Arc::clone(&self.key),
-            r: Scalar::from(7),
-            s: Scalar::from(9),
-            watch: None,
-        };
-        let begin = Instant::now();
-        let mut pending = self.gpu.submit(request);
-        self.columns = pending.columns_read();
-        let proved = pending.done()?;
-        Ok((begin.elapsed().as_secs_f64() * 1e3, proved))
-    }
-
-    /// Whether the proof is one of this circuit.
-    pub(crate) fn check(&self, proved: &Proved) -> Result<()> {
-        ensure!(
-            cuzk_gpu::verify(self.key.prepared_vk(), &proved.proof, &self.inputs[1..]),
-            "the proof does not verify"
-        );
-        Ok(())
-    }
 }

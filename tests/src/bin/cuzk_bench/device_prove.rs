@@ -192,8 +192,11 @@ fn measure(
 
 /// Milliseconds of a proof's phases, to the microsecond.
 pub(crate) fn phases_ms(proved: &Proved) -> BTreeMap<String, f64> {
-    let phases = proved.phases.0.iter();
-    phases
-        .map(|(name, ms)| ((*name).to_owned(), (ms * 1e3).round() / 1e3))
-        .collect()
+    let mut sums = BTreeMap::<String, f64>::new();
+    for phase in &proved.phases {
+        *sums.entry(phase.name.to_owned()).or_default() += phase.length_ms();
+    }
+    sums.values_mut()
+        .for_each(|ms| *ms = (*ms * 1e3).round() / 1e3);
+    sums
 }

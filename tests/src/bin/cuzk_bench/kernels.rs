@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
+use cuzk_gpu::PhaseLane;
 use cuzk_tests::mixed::Mixed;
 use cuzk_tests::record::{Case, Record};
 use serde::Deserialize;
@@ -106,9 +107,13 @@ fn measure(options: &Options, bed: &Bed, circuit: Mixed) -> Result<Case> {
         || {
             let (_, proved) = laid.prove()?;
             // From the first transform to the last sum.
-            let is_copy = |name: &str| ["upload", "key_load"].contains(&name);
-            let kernels = proved.phases.0.iter().filter(|(name, _)| !is_copy(name));
-            let sum = kernels.map(|(_, ms)| ms).sum();
+            let all = proved.phases.iter();
+            let kernels = all.filter(|phase| phase.lane == PhaseLane::Compute);
+            let (starts, ends): (Vec<_>, Vec<_>) =
+                kernels.map(|phase| (phase.start, phase.end)).unzip();
+            let (first, last) = (starts.iter().min(), ends.iter().max());
+            let (first, last) = first.zip(last).context("something was computed")?;
+            let sum = last.duration_since(*first).as_secs_f64() * 1e3;
             phases.push((sum, phases_ms(&proved)));
             Ok(sum)
         },

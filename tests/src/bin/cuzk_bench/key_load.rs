@@ -56,9 +56,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             laid.open_key()?;
             let (_, proved) = laid.prove()?;
             laid.check(&proved)?;
-            let phases = &proved.phases.0;
-            let loading = phases.iter().find(|(name, _)| *name == "key_load");
-            let (_, ms) = loading.context("the key was loaded")?;
+            let loading = proved.phases.iter().find(|phase| phase.name == "key_load");
+            let ms = loading.context("the key was loaded")?.length_ms();
             if load > 0 {
                 rates.push(bytes as f64 / 1e6 / ms);
             }

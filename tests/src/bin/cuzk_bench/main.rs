@@ -1,7 +1,6 @@
 //! The one program that measures. Each command ends with a record in the folder
 //! that `--out` names.
 
-#[cfg(feature = "cuda")]
 mod bed;
 mod cpu_prove;
 #[cfg(feature = "cuda")]
@@ -16,6 +15,7 @@ mod params;
 mod peer;
 #[cfg(feature = "cuda")]
 mod placements;
+mod replay;
 mod synth;
 
 use std::path::PathBuf;
@@ -39,6 +39,8 @@ enum Command {
     OneProof(one_proof::Options),
     /// Key generation beside bellperson's.
     Params(params::Options),
+    /// What a device does with its time that never waits for synthesis.
+    Replay(replay::Options),
     /// Synthesis of parts, beside bellperson's, or the check of all rows of one part.
     Synth(synth::Options),
     /// The prover's stage on a GPU.
@@ -74,6 +76,7 @@ fn main() -> Result<()> {
         Command::CpuProve(options) => cpu_prove::run(&options),
         Command::OneProof(options) => one_proof::run(&options),
         Command::Params(options) => params::run(&options),
+        Command::Replay(options) => replay::run(&options),
         Command::Synth(options) => synth::run(&options),
         #[cfg(feature = "cuda")]
         Command::DeviceProve(options) => device_prove::run(&options),

@@ -130,13 +130,8 @@ fn a_panic_or_a_key_error_ends_its_job_alone() {
             "some/key already exists; keys are never overwritten"
         );
         let proved = backend.submit_job(small_job()).done();
-        let names: Vec<&str> = proved
-            .expect("a job that fits")
-            .phases
-            .0
-            .iter()
-            .map(|(name, _)| *name)
-            .collect();
+        let phases = proved.expect("a job that fits").phases;
+        let names: Vec<&str> = phases.iter().map(|phase| phase.name).collect();
         assert_eq!(
             names,
             [

@@ -88,6 +88,7 @@ impl Case {
             shape: &self.shape,
             cutting: &CUTTING,
             c_source: CSource::Product,
+            is_key_resident: true,
         })?;
         if let Some(held) = &held {
             held.lists.pretend_loaded();

@@ -92,6 +92,7 @@ fn a_part_of_32_gib_takes_what_the_plan_says() {
         counts,
         cutting: CUTTING,
         c_source: CSource::Product,
+        is_key_resident: true,
         key_bytes: 90 << 30,
         list_bytes: ResidentShape::bytes(&counts),
     }
@@ -122,6 +123,7 @@ fn plans_name_their_consumers() {
         counts,
         cutting: CUTTING,
         c_source: CSource::Product,
+        is_key_resident: true,
         key_bytes: 96 * g1 as u64 + 192 * counts.b as u64,
         list_bytes: 4 * (counts.a + counts.b) as u64,
     };

@@ -1,6 +1,7 @@
 //! Several proofs on the device at the same time.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bellperson::groth16::Parameters;
 use blstrs::{Bls12, Scalar};
@@ -17,7 +18,7 @@ use crate::cpu::tests::circuit::Assignment;
 use crate::cpu::tests::{column, job, meaningless_key};
 use crate::cuda::{CudaBackend, CudaJob};
 use crate::key::KeyTier;
-use crate::{BackendError, Pending};
+use crate::{BackendError, Pending, Phase, PhaseLane};
 
 /// A circuit, one of its keys, and the processor's proof.
 struct Case {
@@ -182,18 +183,69 @@ fn gpu_a_proof_that_fails_fails_alone() {
     }
 }
 
-/// Each phase has its name, and a key's load one of its own, once.
+/// Each phase has its name, and a key's load one of its own, once; of one lane none
+/// overlap, and the upload tells its bytes.
 #[test]
-fn gpu_phases_have_their_names() {
+fn gpu_phases_have_their_names_and_places() {
     let Some(gpu) = backend(|_| {}) else { return };
     let case = Case::new(10, 1);
     let computed = ["ntt", "msm_h", "msm_l", "msm_a", "msm_b_g1", "msm_b_g2"];
     for is_first in [true, false] {
+        let begin = Instant::now();
         let proved = gpu.submit_job(case.cuda_job()).done();
-        let phases = proved.expect("a request that fits").phases.0;
-        let names: Vec<_> = phases.iter().map(|(name, _)| *name).collect();
+        let end = Instant::now();
+        let phases = proved.expect("a request that fits").phases;
+        let mut names: Vec<_> = phases.iter().map(|phase| phase.name).collect();
+        // A sum that waits for what was counted has two stretches.
+        names.dedup();
         let load: &[_] = if is_first { &["key_load"] } else { &[] };
-        assert_eq!(names, [&["upload"], load, &computed[..]].concat());
-        assert!(phases.iter().all(|(_, ms)| *ms >= 0.0), "{phases:?}");
+        assert_eq!(
+            names,
+            [&["upload"], load, &computed[..], &["finish"]].concat()
+        );
+        let rows = case.assignment.a.len() as u64;
+        let bytes = 32 * (2 * rows + case.assignment.aux.len() as u64);
+        assert_eq!(phases[0].bytes, Some(bytes));
+        // Of one lane none overlap; the first transforms may run beside the upload.
+        for lane in [PhaseLane::Upload, PhaseLane::Compute] {
+            let of_lane = phases.iter().filter(|phase| phase.lane == lane);
+            let ends_before = |before: &Phase, after: &Phase| before.end <= after.start;
+            assert!(
+                of_lane.is_sorted_by(|before, after| ends_before(before, after)),
+                "{phases:?}"
+            );
+        }
+        // The device's clock agrees with the host's.
+        let slack = Duration::from_micros(200);
+        assert!(phases[0].start + slack >= begin, "{phases:?}");
+        assert!(
+            phases.iter().all(|phase| phase.end <= end + slack),
+            "{phases:?}"
+        );
+    }
+}
+
+/// Proofs in flight at the same time have one computation at a time.
+#[test]
+fn gpu_computations_of_several_proofs_do_not_overlap() {
+    let Some(gpu) = backend(|options| options.slots = 3) else {
+        return;
+    };
+    let case = Case::new(14, 1);
+    case_alone(&gpu, &case);
+    let pending: Vec<_> = (0..5).map(|_| gpu.submit_job(case.cuda_job())).collect();
+    let phases = pending.into_iter().flat_map(|mut pending| {
+        let proved = pending.done().expect("a request that fits");
+        proved.phases
+    });
+    let computed = phases.filter(|phase| phase.lane == PhaseLane::Compute);
+    let mut computed: Vec<_> = computed.collect();
+    computed.sort_by_key(|phase| phase.start);
+    assert!(computed.len() >= 5 * 6);
+    for pair in computed.windows(2) {
+        assert!(
+            pair[0].end <= pair[1].start + Duration::from_micros(5),
+            "{pair:?}"
+        );
     }
 }

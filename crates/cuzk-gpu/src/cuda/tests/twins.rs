@@ -88,5 +88,5 @@ fn gpu_a_large_circuit_agrees_step_by_step() {
     let case = Case::meaningless(circuit(&mut ChaCha8Rng::seed_from_u64(8), 17), 92);
     let (r, s) = (Scalar::from(3), Scalar::from(4));
     let proved = crate::conformance::proved(&dual, case.request(&dual, r, s));
-    assert_eq!(proved.phases.0.last().map(|(name, _)| *name), Some("twin"));
+    assert_eq!(proved.phases.last().map(|phase| phase.name), Some("twin"));
 }

@@ -1,0 +1,196 @@
+//! What proofs on a device are measured on: the backend, page-locked memory, and a
+//! circuit with its key, synthesised into columns there.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use blstrs::Scalar;
+use cuzk_budget::Budget;
+use cuzk_core::circuit_shape;
+use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate_with};
+use cuzk_gpu::cuda::CudaBackend;
+use cuzk_gpu::{Backend, CircuitShape, Columns, Key, ProveRequest, Proved};
+use cuzk_gpu::{DeviceBuffers, DeviceOptions, KeyMemory, Section};
+use cuzk_pinned::cuda::{RegisterOptions, RegisteredBacking};
+use cuzk_pinned::{PinnedPool, PoolOptions};
+use cuzk_synth::{AssignColumns, assign};
+use cuzk_tests::mixed::Mixed;
+use tempfile::TempDir;
+
+use super::{buffers, open_key};
+
+/// Bytes of each of the two buffers through which a key is loaded.
+const STAGING_BYTES: usize = 64 << 20;
+
+/// Bytes of device memory that we take: a peer beside us needs some too.
+const DEVICE_BYTES: u64 = 48 << 30;
+
+/// Page-locked memory, touched by all threads when it is allocated.
+pub(crate) fn pool(device: usize) -> Result<PinnedPool> {
+    let context = cuzk_pinned::cuda::open(device)?;
+    let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    Ok(PinnedPool::new(
+        Budget::new(1 << 40),
+        RegisteredBacking::new(context, RegisterOptions::with_threads(threads))?,
+        PoolOptions::STANDARD,
+    ))
+}
+
+/// A backend with its buffers from `pool`; `host_keys` bytes of that may hold keys.
+pub(crate) fn start(
+    device: usize,
+    pool: &PinnedPool,
+    host_keys: Option<u64>,
+    adjust: impl FnOnce(&mut DeviceOptions),
+) -> Result<CudaBackend> {
+    let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let mut staging = buffers(pool, &[STAGING_BYTES; 2])?.into_iter();
+    let keys = [0; 2].map(|_| staging.next().expect("two buffers"));
+    let mut options = DeviceOptions::new(device, threads, 4);
+    options.memory_bytes_max = Some(DEVICE_BYTES);
+    adjust(&mut options);
+    let pool = pool.clone();
+    let buffers = DeviceBuffers {
+        keys,
+        columns: None,
+        host_keys: host_keys.map(|bytes_max| KeyMemory {
+            bytes_max,
+            take: Arc::new(move |lens: &[usize]| buffers(&pool, lens).ok()),
+        }),
+    };
+    Ok(CudaBackend::start(options, buffers)?)
+}
+
+/// A device, ready to prove.
+pub(crate) struct Bed {
+    pub(crate) gpu: CudaBackend,
+    pool: PinnedPool,
+}
+
+impl Bed {
+    pub(crate) fn open(device: usize, adjust: impl FnOnce(&mut DeviceOptions)) -> Result<Self> {
+        let pool = pool(device)?;
+        let gpu = start(device, &pool, None, adjust)?;
+        Ok(Self { gpu, pool })
+    }
+
+    /// Makes the circuit's key in a folder of its own under `keys`, and synthesises
+    /// the circuit.
+    pub(crate) fn lay(&self, circuit: Mixed, keys: Option<&Path>) -> Result<Laid<'_>> {
+        let name = name(circuit);
+        let directory = match keys {
+            Some(path) => tempfile::tempdir_in(path),
+            None => tempfile::tempdir(),
+        }?;
+        let output = KeyOutput {
+            directory: directory.path(),
+            refused: &[],
+            seed: 1,
+        };
+        let begin = Instant::now();
+        let waste = ToxicWaste::from_seed(1);
+        let made = generate_with(&self.gpu, &circuit, &waste, &output, &|_, _, _| {})?;
+        println!("{name}: key made in {:.1} s", begin.elapsed().as_secs_f64());
+        let key = open_key(&made.params)?;
+        let layout = self.gpu.layout(&cuzk_gpu::CircuitSizes {
+            inputs: made.sizes.inputs,
+            aux: made.sizes.aux,
+            constraints: made.sizes.constraints,
+        });
+        let begin = Instant::now();
+        let bytes: Vec<usize> = layout.lens().iter().map(|len| len * 32).collect();
+        let mut columns = Columns::from_buffers(buffers(&self.pool, &bytes)?, &layout);
+        let assigned = assign(
+            AssignColumns {
+                a: columns.a.scalars_mut(),
+                b: columns.b.scalars_mut(),
+                c: None,
+                aux: columns.aux.scalars_mut(),
+            },
+            |pass| bellpepper_core::Circuit::synthesize(circuit, pass),
+        )?;
+        println!(
+            "{name}: synthesised in {:.2} s",
+            begin.elapsed().as_secs_f64()
+        );
+        let shape = Arc::new(circuit_shape(&assigned.sizes, &assigned.densities));
+        key.check_shape(&shape)?;
+        Ok(Laid {
+            gpu: &self.gpu,
+            params: made.params,
+            column_bytes: bytes.iter().map(|bytes| *bytes as u64).sum(),
+            inputs: assigned.inputs,
+            shape,
+            key,
+            columns: Some(columns),
+            _directory: directory,
+        })
+    }
+}
+
+/// A circuit as cases name it.
+pub(crate) fn name(circuit: Mixed) -> String {
+    let share = f64::from(circuit.full_per_mille) / 10.0;
+    format!("2^{}, {share} % full scalars", circuit.log_size)
+}
+
+/// A circuit whose columns are synthesised and whose key is a file.
+pub(crate) struct Laid<'a> {
+    gpu: &'a CudaBackend,
+    pub(crate) params: PathBuf,
+    /// Bytes that an upload brings to the device, and that lie in page-locked memory.
+    pub(crate) column_bytes: u64,
+    inputs: Vec<Scalar>,
+    shape: Arc<CircuitShape>,
+    key: Arc<Key>,
+    columns: Option<Columns>,
+    _directory: TempDir,
+}
+
+impl Laid<'_> {
+    /// Bytes of the points that a device loads.
+    pub(crate) fn key_bytes(&self) -> u64 {
+        let count = |section| self.key.count(section) as u64;
+        let g1 = [Section::H, Section::L, Section::A, Section::BG1];
+        g1.into_iter()
+            .map(|section| count(section) * 96)
+            .sum::<u64>()
+            + count(Section::BG2) * 192
+    }
+
+    /// Opens the key's file anew, in place of the key that was used until now.
+    pub(crate) fn open_key(&mut self) -> Result<()> {
+        self.key = open_key(&self.params)?;
+        Ok(())
+    }
+
+    /// One proof, and the milliseconds from its submission to its end.
+    pub(crate) fn prove(&mut self) -> Result<(f64, Proved)> {
+        let request = ProveRequest {
+            columns: self.columns.take().context("the columns came back")?,
+            inputs: self.inputs.clone(),
+            shape: Arc::clone(&self.shape),
+            key: Arc::clone(&self.key),
+            r: Scalar::from(7),
+            s: Scalar::from(9),
+            watch: None,
+        };
+        let begin = Instant::now();
+        let mut pending = self.gpu.submit(request);
+        self.columns = pending.columns_read();
+        let proved = pending.done()?;
+        Ok((begin.elapsed().as_secs_f64() * 1e3, proved))
+    }
+
+    /// Whether the proof is one of this circuit.
+    pub(crate) fn check(&self, proved: &Proved) -> Result<()> {
+        ensure!(
+            cuzk_gpu::verify(self.key.prepared_vk(), &proved.proof, &self.inputs[1..]),
+            "the proof does not verify"
+        );
+        Ok(())
+    }
+}
