@@ -2,6 +2,7 @@
 
 mod dispatcher;
 mod job;
+mod kept;
 mod table;
 mod thread;
 mod warm;
@@ -55,6 +56,8 @@ pub struct Engine {
     jobs: Arc<AtomicUsize>,
     jobs_max: usize,
     limits: Limits,
+    /// Whether what is kept for the highest priority is configured.
+    keeps_fixed: bool,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -64,7 +67,8 @@ impl Engine {
     /// # Errors
     /// [`ProveError::Thread`] if its thread cannot be started, and
     /// [`ProveError::Placement`] if columns are to lie in page-locked memory and there
-    /// is none.
+    /// is none, and [`ProveError::Memory`] if more is to be kept for the highest priority
+    /// than there is.
     ///
     /// # Panics
     /// If there is no backend, or they want different columns.
@@ -92,6 +96,7 @@ impl Engine {
             tuning,
             metrics: Metrics::default(),
         });
+        let keeps_fixed = shared.keep_configured(config)?;
         let limits = limits(config, &shared);
         let slots: usize = limits.device_slots.iter().sum();
         if let Some(max) = limits.parts_in_flight_max.filter(|max| *max <= slots) {
@@ -115,6 +120,7 @@ impl Engine {
             jobs: Arc::default(),
             jobs_max: config.jobs_max,
             limits,
+            keeps_fixed,
             thread: Some(thread),
         })
     }

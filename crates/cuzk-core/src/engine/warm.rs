@@ -4,6 +4,7 @@ use cuzk_budget::{BudgetError, Consumer, Factor, Plan};
 use cuzk_gpu::ColumnLayout;
 
 use super::Engine;
+use super::kept::Kept;
 use crate::CircuitSpec;
 use crate::error::ProveError;
 use crate::stage;
@@ -11,6 +12,7 @@ use crate::stage;
 /// What is planned, by the names in the plan.
 const COLUMNS: Consumer = Consumer("columns");
 const WORK: Consumer = Consumer("work");
+const KEPT: Consumer = Consumer("kept for the highest priority");
 const BACKEND: Consumer = Consumer("backend's buffers");
 
 const BYTES_PER_SCALAR: u64 = size_of::<blstrs::Scalar>() as u64;
@@ -21,6 +23,8 @@ struct Need {
     work_bytes: u64,
     /// As many as may be in flight.
     parts_max: usize,
+    /// Whether memory for one is kept.
+    is_urgent: bool,
 }
 
 impl Engine {
@@ -48,6 +52,7 @@ impl Engine {
                     layout,
                     work_bytes,
                     parts_max,
+                    is_urgent: circuit.is_urgent(),
                 })
             })
             .collect::<Result<_, ProveError>>()?;
@@ -74,7 +79,29 @@ impl Engine {
             .collect();
         let pool = self.shared.placing.pool(&self.shared.memory);
         pool.warm(&lens).map_err(ProveError::Warm)?;
+        let kept = self.kept(&needs);
+        self.shared.keep(kept);
         Ok(plan)
+    }
+
+    /// What is kept for the highest priority: as configured, or a part of the largest
+    /// urgent circuit.
+    fn kept(&self, needs: &[Need]) -> Kept {
+        let kept = self.shared.kept();
+        if self.keeps_fixed {
+            return kept;
+        }
+        let pool = self.shared.placing.pool(&self.shared.memory);
+        let urgent = needs.iter().filter(|need| need.is_urgent);
+        urgent.fold(kept, |kept, need| {
+            let lens = need.layout.lens().into_iter();
+            let capacity = |len| pool.capacity_of(cuzk_gpu::Column::bytes(len)?);
+            let columns = lens.filter_map(capacity).map(|bytes| bytes as u64).sum();
+            kept.max(Kept {
+                columns,
+                total: need.work_bytes.saturating_add(columns),
+            })
+        })
     }
 
     /// One line for each consumer of `parts` parts of each circuit.
@@ -104,6 +131,10 @@ impl Engine {
             let factors = [Factor::new(parts, "parts"), Factor::new(bytes, "bytes")];
             plan.add(WORK, &factors)?;
         }
+        let kept = self.kept(needs).total;
+        if kept > 0 {
+            plan.add(KEPT, &[Factor::new(kept, "bytes")])?;
+        }
         let fixed_bytes = self.shared.memory.fixed_bytes();
         if fixed_bytes > 0 {
             plan.add(BACKEND, &[Factor::new(fixed_bytes, "bytes")])?;
@@ -124,9 +155,13 @@ impl Engine {
         let bytes = needs.iter().map(part_bytes);
         let bytes = bytes.reduce(|sum, bytes| sum?.checked_add(bytes?));
         let bytes = bytes.unwrap_or(Some(0)).unwrap_or(u64::MAX);
-        let bytes = bytes.saturating_add(self.shared.memory.fixed_bytes());
+        let kept = self.kept(needs);
+        let bytes = bytes
+            .saturating_add(self.shared.memory.fixed_bytes())
+            .saturating_add(kept.columns);
         let work_bytes = needs.iter().map(|need| need.work_bytes).max();
         let work_bytes = work_bytes.unwrap_or(0).saturating_mul(parts);
+        let work_bytes = work_bytes.saturating_add(kept.total - kept.columns);
         pool.budget()
             .check_both(COLUMNS, bytes, self.budget(), work_bytes)
     }

@@ -100,7 +100,7 @@ pub enum Priority {
 }
 
 impl Priority {
-    const CLASSES: usize = 4;
+    pub(crate) const CLASSES: usize = 4;
 
     /// One class more; the highest is given and not come by.
     fn raised(self) -> Self {

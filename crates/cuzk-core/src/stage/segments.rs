@@ -170,6 +170,7 @@ pub(super) fn fill(
         .cut(columns, circuit.segments())
         .map_err(Unwritten::Synth)?;
     let filled = shared.crew.run(
+        job.priority,
         columns.segments,
         || job.cancel.is_cancelled(),
         |segment, columns| template.fill(columns, |pass| circuit.synthesize(segment, pass)),

@@ -3,7 +3,9 @@
 
 mod backends;
 mod devices;
+mod gate;
 mod keygen;
+mod keystore;
 mod limits;
 mod placements;
 mod random;
@@ -11,7 +13,9 @@ mod segments;
 mod toy;
 mod twins;
 mod uploading;
+mod urgent;
 mod warming;
+mod watchdog;
 
 use std::sync::Arc;
 
