@@ -12,7 +12,7 @@ use crate::state::{Ask, Key, Standing, State};
 use crate::sync::{AtomicUsize, Mutex, Ordering, block_on, lock};
 use crate::turn::{Place, Turn, behind_all};
 use crate::usage::{Consumer, Usage, largest_first};
-use crate::wait::Wait;
+use crate::wait::{Priority, Wait};
 
 /// One ledger: a limit in bytes and the reservations under it.
 ///
@@ -178,7 +178,7 @@ impl Budget {
         std::future::poll_fn(move |context| place.poll(context, &mut attempt))
     }
 
-    /// Keeps `bytes` of the limit for requests of [`Priority::HIGHEST`](crate::Priority::HIGHEST) from now on, so
+    /// Keeps `bytes` of the limit for requests of [`Priority::HIGHEST`] from now on, so
     /// that one finds them free however much the others ask for. Others are granted what
     /// is left of the limit, and refused at once what is more. Who holds bytes and asks
     /// for more may have them too.
@@ -229,6 +229,20 @@ impl Budget {
     #[inline]
     pub fn without_waiting<T>(&self, attempt: impl FnOnce(&Turn<'_>) -> T) -> T {
         attempt(&Turn::new(self, behind_all()))
+    }
+
+    /// As [`without_waiting`](Self::without_waiting), but at the highest priority it may have
+    /// bytes that are kept, and comes only after those who wait at that priority.
+    pub fn without_waiting_at<T>(
+        &self,
+        priority: Priority,
+        attempt: impl FnOnce(&Turn<'_>) -> T,
+    ) -> T {
+        let standing = match priority {
+            Priority::HIGHEST => Standing::At(Key::newcomer(priority)),
+            _ => behind_all(),
+        };
+        attempt(&Turn::new(self, standing))
     }
 
     /// Adds somebody who holds idle bytes of this ledger. A dropped one is

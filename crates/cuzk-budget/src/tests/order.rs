@@ -333,6 +333,15 @@ fn kept_bytes_are_for_the_highest_priority_alone() {
     assert!(matches!(poll(&mut low, Waker::noop()), Poll::Ready(Ok(_))));
     drop(urgent);
     assert_eq!(used_bytes(&budget), 0);
+    // Nor does it wait for who waits for more than the others may have.
+    let others = budget.reserve(COLUMNS, 7, &at(0)).unwrap();
+    let mut low = waiting(&budget, 1, at(254));
+    assert!(poll(&mut low, Waker::noop()).is_pending());
+    let now =
+        |priority| budget.without_waiting_at(priority, |turn| turn.take(COLUMNS, 3).map(drop));
+    assert!(matches!(now(Priority(254)), Err(BudgetError::Refused(_))));
+    now(Priority::HIGHEST).unwrap();
+    drop((low, others));
     // It may be had whole, and nothing is kept any more once it is said so.
     drop(
         budget

@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
-use cuzk_budget::{BudgetError, LimitRule};
-use cuzk_core::{Engine, JobHandle, JobOptions, ProveError, Workload, schedule::Priority};
+use cuzk_budget::{Budget, BudgetError, LimitRule};
+use cuzk_core::config::{Placement, PlacementRefused};
+use cuzk_core::schedule::Priority;
+use cuzk_core::{ColumnMemory, Engine, JobHandle, JobOptions, ProveError, Workload};
 use cuzk_gpu::KeyTier;
+use cuzk_pinned::{PageLocker, PretendBacking, PretendLock};
+use cuzk_synth::HintStore;
 
 use crate::backends::Faulty;
 use crate::gate::{At, Gated};
 use crate::toy::{House, Squares, SquaresJob};
+use crate::uploading::{Stop, Uploading};
 use crate::{PLENTY, until};
 
 fn submit(engine: &Engine, rounds: usize, priority: Priority) -> JobHandle {
@@ -75,6 +80,28 @@ fn what_is_kept_is_no_part_of_the_limit_of_others() {
     urgent.wait().expect("it may have all of it");
 }
 
+/// Page-locked memory is kept too, also where a part that is refused would not wait.
+#[test]
+fn kept_memory_is_page_locked_where_columns_are() {
+    for policy in [PlacementRefused::Fail, PlacementRefused::Wait] {
+        let mut house = House::new(&[20]);
+        house.config.tuning.placement = Placement::Direct;
+        house.config.tuning.placement_refused = policy;
+        house.config.critical_reserve = LimitRule::Bytes(1 << 20);
+        let locked = PretendBacking { chunk_bytes: None };
+        let locker = PageLocker::new(PretendLock::default(), 8192);
+        let memory = ColumnMemory::heap(Budget::new(PLENTY));
+        let memory = memory.with_page_locked(1 << 20, locked, locker);
+        let (backend, _) = Uploading::new(None, Stop::Never);
+        let engine = house.start(memory, backend, HintStore::in_memory());
+        let engine = engine.expect("page-locked memory is there");
+        let refused = submit(&engine, 20, Priority::High).wait();
+        refused.expect_err("all of the share is kept");
+        let reply = submit(&engine, 20, Priority::Critical).wait();
+        assert!(reply.expect("it may have all of it").is_pinned());
+    }
+}
+
 #[test]
 fn more_than_there_is_cannot_be_kept() {
     let mut house = House::new(&[20]);
@@ -82,9 +109,9 @@ fn more_than_there_is_cannot_be_kept() {
     let engine = house.engine(1000);
     assert_eq!(engine.budget().kept_bytes(), 500);
     house.config.critical_reserve = LimitRule::Bytes(1001);
-    let memory = cuzk_core::ColumnMemory::heap(cuzk_budget::Budget::new(1000));
+    let memory = ColumnMemory::heap(Budget::new(1000));
     let backend = Arc::new(crate::toy::cpu(true));
-    let hints = cuzk_synth::HintStore::in_memory();
+    let hints = HintStore::in_memory();
     let started = house.start(memory, backend, hints);
     let error = started.err().expect("too much is kept").to_string();
     assert!(

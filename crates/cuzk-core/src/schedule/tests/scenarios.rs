@@ -45,6 +45,7 @@ fn spec(synthesis: f64) -> Spec {
         kept: 0,
         jitter: 0.0,
         failures_percent: 0,
+        slow_percent: 0,
         hangs_percent: 0,
     }
 }

@@ -82,6 +82,7 @@ impl Draw {
             kept: self.one(&[0, 1, 2]),
             jitter: self.one(&[0.0, 0.2, 0.8]),
             failures_percent: self.one(&[0, 3, 15]),
+            slow_percent: self.one(&[0, 0, 5]),
             hangs_percent: self.one(&[0, 0, 2]),
             limits,
         }

@@ -24,6 +24,9 @@ use crate::schedule::{
 /// What hangs ends after this, long after everybody has given it up.
 const HANG: f64 = 10_000.0;
 
+/// A slow stage takes so many times as long.
+const SLOW: f64 = 8.0;
+
 /// Parts of one circuit.
 #[derive(Clone, Debug)]
 pub(super) struct Kind {
@@ -52,6 +55,8 @@ pub(super) struct Spec {
     /// How much durations vary, as a share.
     pub(super) jitter: f64,
     pub(super) failures_percent: u32,
+    /// Of the durations, how many are [`SLOW`] times as long.
+    pub(super) slow_percent: u32,
     pub(super) hangs_percent: u32,
 }
 
@@ -265,7 +270,11 @@ impl World {
         if self.spec.limits.dispatch == crate::config::Dispatch::Burst {
             return;
         }
-        let most = 1.0 + self.spec.jitter;
+        let slowest = match self.spec.slow_percent {
+            0 => 1.0,
+            _ => SLOW,
+        };
+        let most = (1.0 + self.spec.jitter) * slowest;
         for (index, kind) in self.spec.kinds.iter().enumerate() {
             let aim = self.scheduler.aim(Circuit(index));
             let rate: f64 = self.spec.slowness.iter().map(|slow| 1.0 / slow).sum();
@@ -296,6 +305,8 @@ impl World {
             return HANG;
         }
         let unit = f64::from(self.rng.next_u32()) / f64::from(u32::MAX);
+        let is_slow = self.below(100) < self.spec.slow_percent;
+        let seconds = if is_slow { SLOW * seconds } else { seconds };
         seconds * (1.0 + self.spec.jitter * (2.0 * unit - 1.0))
     }
 
