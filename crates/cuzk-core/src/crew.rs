@@ -45,6 +45,11 @@ impl Crew {
         }
     }
 
+    /// Threads that there are.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
+    }
+
     /// Threads that a part of a priority can count on now.
     fn share(&self, priority: Priority) -> usize {
         let parts = self.parts.each_ref();

@@ -8,7 +8,7 @@
 //! | read a configuration, with the origin of every value | [`config`] |
 //! | make an insecure key for tests | [`keygen`] |
 //! | look into a key file without an engine | [`keys`] |
-//! | see where the time of a job went | [`Timeline`] |
+//! | see where the time of a job went, and of all jobs | [`Timeline`], [`timeline`] |
 //! | decide what runs next, without threads or clock | [`schedule`] |
 //!
 //! It knows no Filecoin, no wire format and no CUDA type, leaves proofs to a backend,
@@ -50,6 +50,7 @@ pub mod config;
 mod crew;
 mod engine;
 mod error;
+mod filling;
 pub mod keygen;
 pub mod keys;
 mod keystore;
@@ -62,7 +63,7 @@ pub mod schedule;
 mod shapes;
 mod stage;
 mod templates;
-mod timeline;
+pub mod timeline;
 mod workload;
 
 pub use assemble::{StartError, cpu_backend, memory_limit, page_locked_limit};
@@ -75,10 +76,11 @@ pub use engine::{
     Blinding, Canceller, Engine, EngineParts, JobHandle, JobOptions, PartReport, ProofReply,
 };
 pub use error::ProveError;
+pub use filling::{Filling, Obstacle, ObstacleCounters};
 pub use keystore::{Eviction, HeldKey, KeyStore};
 pub use memory::{Forecast, PartMemory};
 pub use metrics::{Counter, Metrics, PlacementCounters};
 pub use placement::{ColumnMemory, Placed};
 pub use shapes::{Shapes, circuit_shape};
-pub use timeline::{STAGES, Span, Timeline};
+pub use timeline::{Span, Timeline};
 pub use workload::{CircuitId, CircuitSpec, Part, Workload, WorkloadError};

@@ -63,7 +63,24 @@ pub(crate) fn proved(
     );
 }
 
-/// To a tenth of a millisecond.
-fn rounded(ms: f64) -> f64 {
-    (ms * 10.0).round() / 10.0
+/// The columns of a part have been copied to a device. That the rate is less than it
+/// could be is not told here: no backend measures what its link can do.
+pub(crate) fn uploaded(job: &str, part: usize, phase: &Phase) {
+    let Some(bytes) = phase.bytes else {
+        return;
+    };
+    let ms = phase.length_ms();
+    let gb_per_s = if ms > 0.0 {
+        bytes as f64 / ms / 1e6
+    } else {
+        0.0
+    };
+    let (ms, gb_per_s) = (rounded(ms), rounded(gb_per_s));
+    tracing::info!(job, part, bytes, ms, gb_per_s, "columns uploaded");
+}
+
+/// To a tenth.
+fn rounded(value: f64) -> f64 {
+    // Nothing at all adds up to minus nothing.
+    (value * 10.0).round() / 10.0 + 0.0
 }

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::filling::ObstacleCounters;
 use crate::placement::Placed;
 
 /// A number of events since the start.
@@ -42,6 +43,8 @@ pub struct Metrics {
     pub syntheses_cut: Counter,
     /// Parts that were synthesised whole.
     pub syntheses_whole: Counter,
+    /// Parts synthesised whole although segments were asked for, by why.
+    pub syntheses_instead: ObstacleCounters,
     /// Circuits that were said to repeat, and do not.
     pub cuts_refused: Counter,
     /// Parts for which the key stayed in its file because there was no room.

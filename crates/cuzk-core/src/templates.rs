@@ -11,20 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use cuzk_budget::{Budget, Consumer, Reclaim, Reservation};
 use cuzk_gpu::CircuitShape;
-use cuzk_synth::{CutHint, Template};
+use cuzk_synth::Template;
 
-use crate::CircuitId;
 use crate::lock::lock;
+use crate::{CircuitId, Obstacle};
 
 /// On whom stored rows are booked.
-const TEMPLATES: Consumer = Consumer("templates");
-
-/// Bytes that a survey may take for rows, and a template at the most: twice what a
-/// challenge of a 32 GiB PoRep takes with C while its vectors grow.
-const SURVEY_BYTES_MAX: u64 = 1 << 30;
-
-/// Bytes that a row takes at the most, on the average, in the circuits that are known.
-const BYTES_PER_ROW: u64 = 160;
+pub(crate) const TEMPLATES: Consumer = Consumer("templates");
 
 /// A template with the shape of its circuit.
 pub(crate) struct CutCircuit {
@@ -34,12 +27,36 @@ pub(crate) struct CutCircuit {
     held: Reservation,
 }
 
+impl CutCircuit {
+    /// Bytes that are counted for it.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.held.bytes()
+    }
+
+    /// The most bytes that segments take beside the columns when so many threads fill
+    /// them. The first segment writes all into the columns.
+    pub(crate) fn beside_bytes(&self, threads: usize) -> u64 {
+        let others = threads.min(self.template.blocks().saturating_sub(1));
+        let each = self.template.segment_bytes();
+        each.saturating_mul(others as u64)
+    }
+}
+
+/// What a survey of a whole circuit found in this process.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) blocks: usize,
+    /// Whether the first block tells all of them.
+    pub(crate) is_uniform: bool,
+    pub(crate) digest: [u8; 32],
+}
+
 /// The templates of all circuits.
 pub(crate) struct Templates {
     budget: Budget,
     known: Mutex<HashMap<CircuitId, Known>>,
     /// What surveys of whole circuits found.
-    found: Mutex<HashMap<CircuitId, CutHint>>,
+    seen: Mutex<HashMap<CircuitId, Seen>>,
     /// How often each was doubted.
     doubts: Mutex<HashMap<CircuitId, u32>>,
 }
@@ -51,19 +68,19 @@ enum Known {
     /// A part is surveying it.
     Surveyed,
     Cut(Arc<CutCircuit>),
-    /// It is not cut.
-    Whole,
-    /// It was, and the next part is synthesised whole.
+    /// It does not repeat.
+    Differs,
+    /// The next part is synthesised whole.
     Doubted,
+    /// All parts are synthesised whole.
+    Distrusted,
 }
 
 /// How a part is to be synthesised.
 pub(crate) enum Found<'a> {
     Cut(Arc<CutCircuit>),
-    /// Whole: it is not cut.
-    Whole,
-    /// Whole, since another part is finding out.
-    Surveyed,
+    /// Whole.
+    Whole(Obstacle),
     /// This part is to find out.
     Unknown(Surveying<'a>),
 }
@@ -73,7 +90,7 @@ impl Templates {
         let this = Arc::new(Self {
             budget,
             known: Mutex::default(),
-            found: Mutex::default(),
+            seen: Mutex::default(),
             doubts: Mutex::default(),
         });
         let weak = Arc::downgrade(&this);
@@ -85,12 +102,13 @@ impl Templates {
         let mut known = self.known();
         match known.get(circuit) {
             Some(Known::Cut(cut)) => Found::Cut(Arc::clone(cut)),
-            Some(Known::Surveyed) => Found::Surveyed,
-            Some(Known::Whole) => Found::Whole,
+            Some(Known::Surveyed) => Found::Whole(Obstacle::Surveyed),
+            Some(Known::Differs) => Found::Whole(Obstacle::Differs),
             Some(Known::Doubted) => {
                 known.remove(circuit);
-                Found::Whole
+                Found::Whole(Obstacle::Doubted)
             }
+            Some(Known::Distrusted) => Found::Whole(Obstacle::Doubted),
             None => {
                 known.insert(circuit.clone(), Known::Surveyed);
                 Found::Unknown(Surveying {
@@ -103,19 +121,26 @@ impl Templates {
     }
 
     /// What a survey of the whole circuit found in this process.
-    pub(crate) fn found(&self, circuit: &CircuitId) -> Option<CutHint> {
-        lock(&self.found).get(circuit).cloned()
+    pub(crate) fn seen(&self, circuit: &CircuitId) -> Option<Seen> {
+        lock(&self.seen).get(circuit).copied()
     }
 
     /// Keeps what a survey found.
-    pub(crate) fn keep_found(&self, circuit: &CircuitId, found: CutHint) {
-        lock(&self.found).insert(circuit.clone(), found);
+    pub(crate) fn keep_seen(&self, circuit: &CircuitId, seen: Seen) {
+        lock(&self.seen).insert(circuit.clone(), seen);
+    }
+
+    /// The stored rows are not those of the parts.
+    pub(crate) fn differs(&self, circuit: &CircuitId) {
+        let before = self.known().insert(circuit.clone(), Known::Differs);
+        // Its reservation is given back without the lock.
+        drop(before);
     }
 
     /// Gives up the template of a circuit, if there is one: until it is surveyed anew, or
     /// for good. How often it was doubted.
     pub(crate) fn doubt(&self, circuit: &CircuitId) -> Option<u32> {
-        lock(&self.found).remove(circuit);
+        lock(&self.seen).remove(circuit);
         let mut known = self.known();
         if !matches!(known.get(circuit), Some(Known::Cut(_))) {
             return None;
@@ -126,7 +151,7 @@ impl Templates {
         let next = if *count < DOUBTS_MAX {
             Known::Doubted
         } else {
-            Known::Whole
+            Known::Distrusted
         };
         let before = known.insert(circuit.clone(), next);
         // Its reservation is given back without the lock.
@@ -189,12 +214,16 @@ pub(crate) struct Surveying<'a> {
 }
 
 impl Surveying<'_> {
-    /// Memory for a survey of a circuit of so many rows, if there is room now: a part
-    /// that holds its columns waits for nothing.
-    pub(crate) fn memory(&self, rows: usize) -> Option<Reservation> {
-        let bytes = (rows as u64).saturating_mul(BYTES_PER_ROW);
-        let bytes = bytes.clamp(1 << 20, SURVEY_BYTES_MAX);
-        self.templates.budget.try_reserve(TEMPLATES, bytes).ok()
+    /// Memory for a survey, if there is room now: a part that holds its columns waits for
+    /// nothing. Others wait for what it holds, so that it comes before them.
+    pub(crate) fn memory(&self, part: Option<&mut Reservation>, bytes: u64) -> Option<Reservation> {
+        let Some(part) = part else {
+            return self.templates.budget.try_reserve(TEMPLATES, bytes).ok();
+        };
+        part.grow(bytes).ok()?;
+        let mut memory = part.split(bytes).expect("it grew by as much");
+        memory.reassign(TEMPLATES);
+        Some(memory)
     }
 
     /// The circuit is cut.
@@ -215,9 +244,9 @@ impl Surveying<'_> {
         cut
     }
 
-    /// The circuit is not cut.
-    pub(crate) fn whole(mut self) {
-        self.end(Known::Whole);
+    /// The circuit does not repeat.
+    pub(crate) fn differs(mut self) {
+        self.end(Known::Differs);
     }
 
     fn end(&mut self, known: Known) {

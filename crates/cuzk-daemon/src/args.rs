@@ -59,6 +59,9 @@ pub(crate) enum Command {
     /// The first SIGTERM or SIGINT drains it: new jobs are refused, those it has are
     /// finished, for serve.drain_seconds at most. A second one ends it at once. The exit
     /// code is 0 if every job had ended, 1 if jobs were left unfinished.
+    ///
+    /// While it runs, /trace and /timeline.svg beside /metrics have the last
+    /// engine.spans_max spans; --trace and --timeline write them when it ends.
     Serve(ServeArgs),
     /// Hands a request to a server and prints the id of its job.
     Submit(SubmitArgs),
@@ -123,6 +126,17 @@ pub(crate) struct RequestArgs {
     pub(crate) sector: Option<u64>,
 }
 
+/// Pictures of where the time went.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DrawArgs {
+    /// Where a trace goes that chrome://tracing and Perfetto open; it must not exist.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Where a waterfall (SVG) goes; it must not exist.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) timeline: Option<PathBuf>,
+}
+
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DemoArgs {
     #[arg(long, default_value = "wpost")]
@@ -134,6 +148,8 @@ pub(crate) struct DemoArgs {
     /// Directory that keeps the test keys [default: cuzk in the user's cache].
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) draw: DrawArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -145,6 +161,8 @@ pub(crate) struct ProveArgs {
     /// Where the proof goes; it must not exist.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) draw: DrawArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -244,6 +262,8 @@ pub(crate) struct ServeArgs {
     /// Address of the metrics page; "" for none [default: serve.metrics_listen].
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics_listen: Option<String>,
+    #[command(flatten)]
+    pub(crate) draw: DrawArgs,
 }
 
 /// Which server is asked.

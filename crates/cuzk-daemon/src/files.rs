@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuzk_core::ByteCount;
 
@@ -55,8 +56,12 @@ impl NewFile {
     /// work that fills it begins.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         check_new(path)?;
-        // Short, since a name has a limit and the file's own may be at it.
-        let temporary = path.with_file_name(format!(".{}.partial", std::process::id()));
+        // Short, since a name has a limit and the file's own may be at it; numbered, since
+        // one command may write several files.
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let temporary = format!(".{}-{number}.partial", std::process::id());
+        let temporary = path.with_file_name(temporary);
         let file = fs::File::create_new(&temporary)
             .map_err(|error| at(Exit::Failure, &temporary, error))?;
         let path = path.to_owned();

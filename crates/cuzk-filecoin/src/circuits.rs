@@ -23,6 +23,7 @@ use crate::error::UnknownName;
 use crate::registered::{seal_of, window_post_of, winning_post_of};
 use crate::shape::{Shape, with_tree};
 use crate::sizes::{ProofKind, SectorSize};
+use crate::snap::APART;
 
 /// One circuit: a proof kind at a sector size.
 ///
@@ -114,7 +115,8 @@ impl CircuitSpec for FilecoinCircuit {
             ProofKind::SnapDeals => (0, "get_challenge_high_bits"),
             ProofKind::WindowPost | ProofKind::WinningPost => (1, "sector_"),
         };
-        Some(Cut { depth, name })
+        let apart = (self.kind == ProofKind::SnapDeals).then_some(APART);
+        Some(Cut { depth, name, apart })
     }
 }
 

@@ -1,5 +1,7 @@
 //! SnapDeals: bincode partition proofs of a replica update, one part each.
 
+mod circuit;
+
 use bellpepper_core::{Circuit, SynthesisError};
 use blstrs::Scalar;
 use cuzk_core::WorkloadError;
@@ -15,6 +17,8 @@ use storage_proofs_update::{
     EmptySectorUpdate, EmptySectorUpdateCircuit, EmptySectorUpdateCompound, PartitionProof,
     PublicInputs, PublicParams,
 };
+
+pub(crate) use circuit::APART;
 
 use crate::circuits::FilecoinCircuit;
 use crate::error::{bincode_exact, fault, item};
@@ -163,19 +167,31 @@ fn apex_root(mut row: Vec<Sha256Domain>) -> Sha256Domain {
 }
 
 impl<Tree: Shape> Job for SnapJob<Tree> {
-    /// The circuit crates draw all challenges in one sequence, so that none of them
-    /// synthesises alone; what follows the drawing repeats all the same.
+    /// One a challenge.
     fn segments(&self) -> usize {
-        1
+        self.params.challenge_count
     }
 
     fn synthesize_segment(
         &self,
         partition: usize,
-        _: usize,
+        challenge: usize,
         pass: &mut Pass<'_>,
     ) -> Result<(), SynthesisError> {
-        self.synthesize(partition, pass)
+        let inputs = storage_proofs_update::circuit::PublicInputs::new(
+            self.params.sector_nodes,
+            partition,
+            self.inputs.h,
+            self.inputs.comm_r_old,
+            self.inputs.comm_d_new,
+            self.inputs.comm_r_new,
+        );
+        let partition = circuit::Partition {
+            params: &self.params,
+            inputs: &inputs,
+            proof: &self.proofs[partition],
+        };
+        partition.synthesize(challenge..challenge + 1, pass)
     }
 
     fn synthesize(&self, partition: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {

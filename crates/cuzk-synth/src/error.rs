@@ -15,6 +15,9 @@ pub enum SynthError {
     /// witness does not belong to the circuit.
     #[error("the circuit could not be synthesised: {0}")]
     Circuit(#[from] SynthesisError),
+    /// Whoever wanted the pass does not want it any more.
+    #[error("the pass was given up")]
+    GivenUp,
     /// A column was shorter than what the circuit wrote. `want` holds the true
     /// sizes, so one re-run with columns of that size succeeds.
     #[error("column {column} has room for {have} values, the circuit has {}", column.of(want))]

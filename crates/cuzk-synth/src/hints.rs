@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::Sizes;
@@ -31,14 +32,10 @@ pub struct Hint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub enum CutHint {
-    /// It repeats.
-    Blocks {
-        /// Number of blocks.
-        count: usize,
-        /// Whether the first block tells all of them.
-        is_uniform: bool,
-        /// Digest of its rows, in hexadecimal.
-        digest: String,
+    /// It repeats. Nothing of that is believed but what the next survey will take.
+    Repeats {
+        /// The most bytes that the survey held.
+        survey_bytes: u64,
     },
     /// It does not, for this reason: it is synthesised whole.
     Uncut(String),
@@ -59,7 +56,16 @@ struct File {
     shapes: BTreeMap<String, Hint>,
     /// Files of earlier programs of this version have none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    cuts: BTreeMap<String, CutHint>,
+    cuts: BTreeMap<String, Cuts>,
+}
+
+/// What a file has of a survey.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Cuts {
+    Known(CutHint),
+    /// Files of earlier programs of this version have more of circuits that repeat.
+    Other(#[serde(skip_serializing)] IgnoredAny),
 }
 
 impl HintStore {
@@ -103,7 +109,11 @@ impl HintStore {
                 want,
             });
         }
-        Ok(store(file.shapes, file.cuts))
+        let cuts = file.cuts.into_iter().filter_map(|(shape, cut)| match cut {
+            Cuts::Known(cut) => Some((shape, cut)),
+            Cuts::Other(IgnoredAny) => None,
+        });
+        Ok(store(file.shapes, cuts.collect()))
     }
 
     /// The hint of a shape, if one was learned.
@@ -153,7 +163,11 @@ impl HintStore {
         let file = File {
             version: VERSION,
             shapes: self.hints.clone(),
-            cuts: self.cuts.clone(),
+            cuts: self
+                .cuts
+                .iter()
+                .map(|(shape, cut)| (shape.clone(), Cuts::Known(cut.clone())))
+                .collect(),
         };
         let text = serde_json::to_string_pretty(&file)?;
         // Two processes may learn at once: each writes a name of its own.

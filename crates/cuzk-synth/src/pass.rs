@@ -7,6 +7,7 @@ use ff::Field;
 
 use crate::assign::Assign;
 use crate::count::Count;
+use crate::error::SynthError;
 use crate::explain::Explain;
 use crate::qap::Qap;
 use crate::survey::Survey;
@@ -18,6 +19,42 @@ use crate::witness::Witness;
 /// or [`explain`](crate::explain) make one.
 pub struct Pass<'a> {
     mode: Mode<'a>,
+    stop: Stop,
+}
+
+/// Variables and rows between two times that a pass asks whether it is to go on: a few
+/// milliseconds of the slowest one.
+const STOP_INTERVAL: u32 = 1 << 12;
+
+/// Whether the pass is given up.
+struct Stop {
+    ask: Option<Box<dyn Fn() -> bool + Send>>,
+    /// Variables and rows until it is asked next.
+    left: u32,
+    is_told: bool,
+}
+
+impl Stop {
+    fn never() -> Self {
+        Self {
+            ask: None,
+            left: STOP_INTERVAL,
+            is_told: false,
+        }
+    }
+
+    #[inline]
+    fn is_due(&mut self) -> bool {
+        self.left -= 1;
+        self.left == 0 && self.is_asked()
+    }
+
+    #[cold]
+    fn is_asked(&mut self) -> bool {
+        self.is_told = self.is_told || self.ask.as_ref().is_some_and(|ask| ask());
+        self.left = if self.is_told { 1 } else { STOP_INTERVAL };
+        self.is_told
+    }
 }
 
 enum Mode<'a> {
@@ -30,40 +67,71 @@ enum Mode<'a> {
 }
 
 impl<'a> Pass<'a> {
-    pub(crate) fn assigning(state: Assign<'a>) -> Self {
-        Self {
-            mode: Mode::Assign(state),
+    fn new(mode: Mode<'a>) -> Self {
+        let stop = Stop::never();
+        Self { mode, stop }
+    }
+
+    /// From now on the pass asks now and then, within milliseconds, whether it is to be
+    /// given up. Once it is, it takes no variable and builds no row, and what ran it
+    /// gives [`SynthError::GivenUp`].
+    pub fn give_up_when(&mut self, ask: impl Fn() -> bool + Send + 'static) {
+        self.stop = Stop {
+            ask: Some(Box::new(ask)),
+            // What is begun after that is known is not begun.
+            left: 1,
+            is_told: false,
+        };
+    }
+
+    /// Whether the circuit is to leave out what its [`Cut`](crate::Cut) says to stand
+    /// apart, and which would begin here: the segment does without, and another one has
+    /// it. Elsewhere, and in every other pass, it is false.
+    pub fn leaves_out(&self) -> bool {
+        match &self.mode {
+            Mode::Witness(state) => state.leaves_out(),
+            _ => false,
         }
+    }
+
+    /// What a circuit ended with.
+    pub(crate) fn ended(&self, result: Result<(), SynthesisError>) -> Result<(), SynthError> {
+        if self.stop.is_told {
+            return Err(SynthError::GivenUp);
+        }
+        Ok(result?)
+    }
+
+    #[inline]
+    fn go_on(&mut self) -> Result<(), SynthesisError> {
+        if self.stop.is_due() {
+            return Err(SynthesisError::Unsatisfiable);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn assigning(state: Assign<'a>) -> Self {
+        Self::new(Mode::Assign(state))
     }
 
     pub(crate) fn counting() -> Self {
-        Self {
-            mode: Mode::Count(Count::default()),
-        }
+        Self::new(Mode::Count(Count::default()))
     }
 
     pub(crate) fn evaluating(state: Qap) -> Self {
-        Self {
-            mode: Mode::Qap(state),
-        }
+        Self::new(Mode::Qap(state))
     }
 
     pub(crate) fn surveying(state: Survey) -> Self {
-        Self {
-            mode: Mode::Survey(Box::new(state)),
-        }
+        Self::new(Mode::Survey(Box::new(state)))
     }
 
     pub(crate) fn witnessing(state: Witness<'a>) -> Self {
-        Self {
-            mode: Mode::Witness(state),
-        }
+        Self::new(Mode::Witness(state))
     }
 
     pub(crate) fn explaining() -> Self {
-        Self {
-            mode: Mode::Explain(Explain::default()),
-        }
+        Self::new(Mode::Explain(Explain::default()))
     }
 
     pub(crate) fn into_assign(self) -> Assign<'a> {
@@ -118,9 +186,10 @@ const ANY: Variable = Variable(Index::Input(0));
 pub(crate) fn run<'a>(
     pass: &mut Pass<'a>,
     synthesize: impl FnOnce(&mut Pass<'a>) -> Result<(), SynthesisError>,
-) -> Result<(), SynthesisError> {
+) -> Result<(), SynthError> {
     pass.alloc_input(|| "one", || Ok(Scalar::ONE))?;
-    synthesize(pass)?;
+    let result = synthesize(pass);
+    pass.ended(result)?;
     for input in 0..pass.inputs() {
         pass.enforce(
             || format!("input {input}"),
@@ -129,7 +198,7 @@ pub(crate) fn run<'a>(
             |lc| lc,
         );
     }
-    Ok(())
+    pass.ended(Ok(()))
 }
 
 impl Pass<'_> {
@@ -154,6 +223,7 @@ impl ConstraintSystem<Scalar> for Pass<'_> {
         A: FnOnce() -> AR,
         AR: Into<String>,
     {
+        self.go_on()?;
         let index = match &mut self.mode {
             Mode::Assign(state) => state.alloc(value()?),
             Mode::Count(state) => state.alloc(),
@@ -174,6 +244,7 @@ impl ConstraintSystem<Scalar> for Pass<'_> {
         A: FnOnce() -> AR,
         AR: Into<String>,
     {
+        self.go_on()?;
         let index = match &mut self.mode {
             Mode::Assign(state) => state.alloc_input(value()?),
             Mode::Count(state) => state.alloc_input(),
@@ -197,6 +268,9 @@ impl ConstraintSystem<Scalar> for Pass<'_> {
         LB: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
         LC: FnOnce(LinearCombination<Scalar>) -> LinearCombination<Scalar>,
     {
+        if self.stop.is_due() {
+            return;
+        }
         let zero = LinearCombination::zero;
         match &mut self.mode {
             Mode::Assign(state) => state.enforce(a(zero()), b(zero()), || c(zero())),

@@ -158,7 +158,7 @@ impl Template {
     ///
     /// # Errors
     /// [`SynthError::Circuit`] if the circuit refused its witness,
-    /// [`SynthError::OtherSegment`] if it is not of the template.
+    /// [`SynthError::OtherSegment`] if it is not of the template, [`SynthError::GivenUp`].
     pub fn fill(
         &self,
         columns: SegmentColumns<'_>,
@@ -171,15 +171,26 @@ impl Template {
             blocks,
         } = columns;
         let AssignColumns { a, b, c, aux } = own;
-        let mut pass = Pass::witnessing(Witness::new(self.shared(), aux));
+        let mut beside = Vec::new();
+        let (apart, shared_aux, shared_out) = match shared {
+            Some(AssignColumns { a, b, c, aux }) => (None, aux, Some(RowsOut { a, b, c })),
+            None => {
+                let apart = self.apart();
+                let left_out = apart.map_or(0, |apart| apart.extent.aux);
+                beside.resize(self.shared().aux - left_out, Scalar::ZERO);
+                (apart, beside.as_mut_slice(), None)
+            }
+        };
+        let witness = Witness::new(self.shared(), apart, shared_aux, aux);
+        let mut pass = Pass::witnessing(witness);
         pass.alloc_input(|| "one", || Ok(Scalar::ONE))?;
-        synthesize(&mut pass)?;
+        let result = synthesize(&mut pass);
+        pass.ended(result)?;
         let witness = pass.into_witness();
         witness.check(blocks, self.block())?;
         let written = witness.written();
-        if let Some(AssignColumns { a, b, c, aux }) = shared {
-            aux.copy_from_slice(written.shared_aux);
-            self.evaluate_shared(&written, RowsOut { a, b, c });
+        if let Some(out) = shared_out {
+            self.evaluate_shared(&written, out);
         }
         let rows = self.block().constraints;
         let (mut a, mut b, mut c) = (a, b, c);

@@ -97,11 +97,26 @@ impl Coefficients {
         self.values.shrink_to_fit();
     }
 
+    /// Bytes that it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.values.capacity() * size_of::<Scalar>()
+            + map_bytes(self.known.capacity(), size_of::<([u8; 32], u16)>())
+    }
+
     pub(crate) fn hash(&self, hash: &mut Sha256) {
         hash.update((self.values.len() as u64).to_le_bytes());
         for value in &self.values {
             hash.update(value.to_bytes_le());
         }
+    }
+}
+
+/// Bytes of a hash map: its entries fill at most seven eighths of its places, each of
+/// which has a byte beside it.
+pub(crate) fn map_bytes(capacity: usize, entry_bytes: usize) -> usize {
+    match capacity {
+        0 => 0,
+        _ => (capacity * 8).div_ceil(7).next_power_of_two() * (entry_bytes + 1) + 16,
     }
 }
 
@@ -129,6 +144,13 @@ impl Matrix {
     /// Bytes that it holds, what it may grow into included.
     pub(crate) fn bytes(&self) -> usize {
         self.lens.capacity() * 2 + self.variables.capacity() * 4 + self.coefficients.capacity() * 2
+    }
+
+    /// Bytes of its longest list.
+    fn longest_bytes(&self) -> usize {
+        (self.lens.capacity() * 2)
+            .max(self.variables.capacity() * 4)
+            .max(self.coefficients.capacity() * 2)
     }
 
     /// Adds a row. False if the row or its coefficients are more than the codes take.
@@ -278,6 +300,12 @@ impl Rows {
 
     pub(crate) fn bytes(&self) -> usize {
         self.a.bytes() + self.b.bytes() + self.c.bytes()
+    }
+
+    /// Bytes of the longest list of a matrix.
+    pub(crate) fn longest_bytes(&self) -> usize {
+        let bytes = [&self.a, &self.b, &self.c].map(Matrix::longest_bytes);
+        bytes.into_iter().max().unwrap_or(0)
     }
 
     /// Marks the variables that are dense in these rows.

@@ -17,8 +17,8 @@ use bellpepper_core::{LinearCombination, SynthesisError};
 use blstrs::Scalar;
 
 use crate::error::SynthError;
-use crate::rows::{Coefficients, Cursor, Place, Rows, Term, code, gather, place};
-use crate::template::{Extent, Template};
+use crate::rows::{Coefficients, Cursor, Place, Rows, Term, code, gather, map_bytes, place};
+use crate::template::{Apart, Extent, Template};
 use crate::{Pass, Sizes};
 
 /// Where a circuit repeats, as its namespaces tell.
@@ -28,6 +28,10 @@ pub struct Cut {
     pub depth: usize,
     /// How the names of those begin (`challenge_`).
     pub name: &'static str,
+    /// The name of a namespace as deep as those, before the first of them, that is much
+    /// work and has no variable that a block uses. All segments but the first
+    /// [leave it out](Pass::leaves_out).
+    pub apart: Option<&'static str>,
 }
 
 /// How much of a circuit a survey reads.
@@ -104,8 +108,8 @@ impl fmt::Display for Uncut {
 /// read, and C stays with them `with_c`.
 ///
 /// # Errors
-/// [`SynthError::Circuit`] if the circuit refused. A circuit that cannot be cut is
-/// `Ok(Err(_))`.
+/// [`SynthError::Circuit`] if the circuit refused, [`SynthError::GivenUp`]. A circuit that
+/// cannot be cut is `Ok(Err(_))`.
 pub fn survey(
     cut: Cut,
     extend: Extend,
@@ -117,11 +121,12 @@ pub fn survey(
     let mut pass = Pass::surveying(Survey::new(cut, extend, limit_bytes));
     pass.alloc_input(|| "one", || Err(SynthesisError::AssignmentMissing))?;
     let ended = synthesize(&mut pass);
+    let ended = pass.ended(ended);
     let state = pass.into_survey();
     match (ended, &state.stopped) {
         // The circuit was told to stop.
-        (Err(_), Some(_)) | (Ok(()), _) => Ok(state.finish(with_c)),
-        (Err(error), None) => Err(error.into()),
+        (Err(SynthError::Circuit(_)), Some(_)) | (Ok(()), _) => Ok(state.finish(with_c)),
+        (Err(error), _) => Err(error),
     }
 }
 
@@ -138,6 +143,8 @@ pub(crate) struct Survey {
     cut: Cut,
     extend: Extend,
     limit_bytes: usize,
+    /// The most bytes that it held when it was asked.
+    most_bytes: usize,
     depth: usize,
     /// Variables and rows so far.
     at: Sizes,
@@ -146,6 +153,8 @@ pub(crate) struct Survey {
     /// Blocks begun.
     blocks: usize,
     shared: Extent,
+    /// Where what stands apart begins and, once it does, ends.
+    apart: Option<(Sizes, Option<Sizes>)>,
     block: Option<Extent>,
     coefficients: Coefficients,
     shared_rows: Rows,
@@ -167,11 +176,13 @@ impl Survey {
             cut,
             extend,
             limit_bytes,
+            most_bytes: 0,
             depth: 0,
             at: Sizes::default(),
             begin: None,
             blocks: 0,
             shared: Extent::default(),
+            apart: None,
             block: None,
             coefficients: Coefficients::new(),
             shared_rows: Rows::default(),
@@ -263,26 +274,50 @@ impl Survey {
         Ok(())
     }
 
-    fn check_bytes(&self) -> Result<(), Uncut> {
+    fn check_bytes(&mut self) -> Result<(), Uncut> {
         let limit_bytes = self.limit_bytes;
-        if self.shared_rows.bytes() + self.block_rows.bytes() > limit_bytes {
+        self.most_bytes = self.most_bytes.max(self.bytes());
+        if self.most_bytes > limit_bytes {
             return Err(Uncut::TooLarge { limit_bytes });
         }
         Ok(())
     }
 
+    /// Bytes that the survey may hold: those of what it keeps, and once more those of the
+    /// longest list, which has two homes while it moves to a larger one.
+    fn bytes(&self) -> usize {
+        let links = self.links.capacity() * size_of::<Option<u32>>()
+            + map_bytes(self.known_links.capacity(), size_of::<(u32, u32)>())
+            + self.all_links.capacity() * size_of::<Box<[u32]>>()
+            + self.all_links.len() * self.links.len() * size_of::<u32>();
+        let rows = [&self.shared_rows, &self.block_rows];
+        let longest = rows.iter().map(|rows| rows.longest_bytes()).max();
+        links
+            + rows.iter().map(|rows| rows.bytes()).sum::<usize>()
+            + longest.unwrap_or(0)
+            + self.coefficients.bytes()
+            + self.scratch.capacity() * size_of::<Term>()
+    }
+
     pub(crate) fn push_namespace<N: Into<String>>(&mut self, name: impl FnOnce() -> N) {
-        if self.depth == self.cut.depth
-            && self.stopped.is_none()
-            && name().into().starts_with(self.cut.name)
-        {
-            self.begin_block();
+        if self.depth == self.cut.depth && self.stopped.is_none() {
+            let name = name().into();
+            if name.starts_with(self.cut.name) {
+                self.begin_block();
+            } else if self.cut.apart == Some(&name) && self.begin.is_none() {
+                self.apart = Some((self.at, None));
+            }
         }
         self.depth += 1;
     }
 
     pub(crate) fn pop_namespace(&mut self) {
         self.depth -= 1;
+        if self.depth == self.cut.depth
+            && let Some((_, end @ None)) = &mut self.apart
+        {
+            *end = Some(self.at);
+        }
     }
 
     fn begin_block(&mut self) {
@@ -320,7 +355,7 @@ impl Survey {
             }
         }
         self.all_links.extend(links);
-        Ok(())
+        self.check_bytes()
     }
 
     fn finish(mut self, with_c: bool) -> Result<Template, Uncut> {
@@ -331,7 +366,7 @@ impl Survey {
         }
         let block = self.block.ok_or(Uncut::NoBlock)?;
         self.check_bytes()?;
-        let mut links = self.all_links;
+        let mut links = std::mem::take(&mut self.all_links);
         if let Extend::FirstBlock { blocks } = self.extend {
             // The number comes from a file, and may be any.
             let each = size_of::<Box<[u32]>>() + size_of_val(&*links[0]);
@@ -343,12 +378,18 @@ impl Survey {
             links.resize(blocks, first);
         }
         self.coefficients.finish();
+        let apart = self.apart.and_then(|(begin, end)| {
+            let apart = Apart::between(&begin, &end?);
+            apart.filter(|apart| links.iter().flatten().all(|&link| !apart.has(link)))
+        });
         Ok(Template::new(
             (self.shared, self.shared_rows),
+            apart,
             (block, self.block_rows),
             links,
             self.coefficients,
             with_c,
+            self.most_bytes as u64,
         ))
     }
 }

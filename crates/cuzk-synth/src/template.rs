@@ -37,6 +37,41 @@ impl Extent {
     }
 }
 
+/// A range of what is shared that has no input and no variable of a block's rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Apart {
+    /// What comes before it.
+    pub(crate) begin: Extent,
+    /// Itself.
+    pub(crate) extent: Extent,
+}
+
+impl Apart {
+    /// None if it has inputs, or nothing.
+    pub(crate) fn between(from: &Sizes, to: &Sizes) -> Option<Self> {
+        let this = Self {
+            begin: Extent::between(&Sizes::default(), from),
+            extent: Extent::between(from, to),
+        };
+        (this.extent.inputs == 0 && this.extent != Extent::default()).then_some(this)
+    }
+
+    /// Whether a shared variable is one of its own.
+    pub(crate) fn has(&self, variable: u32) -> bool {
+        let first = self.begin.aux;
+        (first..first + self.extent.aux).contains(&(variable as usize))
+    }
+
+    /// Where a shared variable that is not stands among those that are not.
+    pub(crate) fn skip(&self, variable: usize) -> usize {
+        if variable < self.begin.aux {
+            variable
+        } else {
+            variable - self.extent.aux
+        }
+    }
+}
+
 /// A circuit that repeats, stored once: from a witness it gives the same columns as a
 /// synthesis of the whole circuit, without building a single linear combination.
 ///
@@ -45,6 +80,7 @@ impl Extent {
 #[derive(Debug)]
 pub struct Template {
     shared: Extent,
+    apart: Option<Apart>,
     block: Extent,
     /// Of each block, the shared variables that its rows use, by place.
     links: Vec<Box<[u32]>>,
@@ -53,15 +89,18 @@ pub struct Template {
     block_rows: Rows,
     with_c: bool,
     digest: [u8; 32],
+    survey_bytes: u64,
 }
 
 impl Template {
     pub(crate) fn new(
         (shared, mut shared_rows): (Extent, Rows),
+        apart: Option<Apart>,
         (block, mut block_rows): (Extent, Rows),
         links: Vec<Box<[u32]>>,
         coefficients: Coefficients,
         with_c: bool,
+        survey_bytes: u64,
     ) -> Self {
         let mut hash = Sha256::new();
         for extent in [shared, block] {
@@ -83,6 +122,7 @@ impl Template {
         }
         Self {
             shared,
+            apart,
             block,
             links,
             coefficients,
@@ -90,12 +130,25 @@ impl Template {
             block_rows,
             with_c,
             digest: hash.finalize().into(),
+            survey_bytes,
         }
     }
 
     /// What comes before the first block, the constant one included.
     pub fn shared(&self) -> Extent {
         self.shared
+    }
+
+    /// What all segments but the first leave out.
+    pub(crate) fn apart(&self) -> Option<Apart> {
+        self.apart
+    }
+
+    /// Bytes that each segment but the first takes beside the columns while it is filled:
+    /// the variables that all blocks share, without those which it leaves out.
+    pub fn segment_bytes(&self) -> u64 {
+        let left_out = self.apart.map_or(0, |apart| apart.extent.aux);
+        ((self.shared.aux - left_out) * size_of::<Scalar>()) as u64
     }
 
     /// One block.
@@ -118,10 +171,21 @@ impl Template {
         self.with_c
     }
 
-    /// Bytes that the stored rows take.
+    /// Bytes that it takes.
     pub fn bytes(&self) -> u64 {
-        let links: usize = self.links.iter().map(|links| links.len() * 4).sum();
-        (self.shared_rows.bytes() + self.block_rows.bytes() + links) as u64
+        let links: usize = self.links.iter().map(|links| size_of_val(&**links)).sum();
+        let bytes = size_of::<Self>()
+            + self.shared_rows.bytes()
+            + self.block_rows.bytes()
+            + self.links.capacity() * size_of::<Box<[u32]>>()
+            + links
+            + self.coefficients.bytes();
+        bytes as u64
+    }
+
+    /// The most bytes that the survey held that found it.
+    pub fn survey_bytes(&self) -> u64 {
+        self.survey_bytes
     }
 
     /// A digest of the three matrices and the numbers of blocks, variables and rows:
@@ -193,7 +257,7 @@ impl Template {
         let links = &self.links[block];
         let linked: Vec<Scalar> = links
             .iter()
-            .map(|&variable| written.shared_aux[variable as usize])
+            .map(|&variable| written.shared(variable as usize))
             .collect();
         let places = [
             &written.aux[index * aux..][..aux],

@@ -4,24 +4,39 @@
 use blstrs::Scalar;
 
 use crate::error::{SegmentPart, SynthError};
-use crate::template::Extent;
+use crate::template::{Apart, Extent};
 
 /// Values that a witness pass wrote.
 pub(crate) struct Written<'a> {
     pub(crate) shared_inputs: &'a [Scalar],
     pub(crate) shared_aux: &'a [Scalar],
+    /// What of the shared variables is missing.
+    pub(crate) apart: Option<Apart>,
     /// Of the blocks, one after the other.
     pub(crate) inputs: &'a [Scalar],
     /// Of the blocks, one after the other.
     pub(crate) aux: &'a [Scalar],
 }
 
-/// State of the pass. A segment is what all blocks share, then its own blocks: what is
-/// shared is written beside the columns, and what is its own into them.
+impl Written<'_> {
+    /// The value of a shared variable that is not missing.
+    pub(crate) fn shared(&self, variable: usize) -> Scalar {
+        let place = self.apart.map_or(variable, |apart| apart.skip(variable));
+        self.shared_aux[place]
+    }
+}
+
+/// State of the pass. A segment is what all blocks share, then its own blocks. The first
+/// one writes all into the columns; the others keep what is shared beside them, but for
+/// what stands apart, which they leave out.
 pub(crate) struct Witness<'a> {
     shared: Extent,
+    /// What is to be left out.
+    apart: Option<Apart>,
     inputs: Vec<Scalar>,
-    shared_aux: Vec<Scalar>,
+    shared_aux: &'a mut [Scalar],
+    /// Shared variables so far.
+    shared_aux_len: usize,
     aux: &'a mut [Scalar],
     /// Variables of the blocks so far, also those that `aux` has no room for.
     aux_len: usize,
@@ -29,11 +44,19 @@ pub(crate) struct Witness<'a> {
 }
 
 impl<'a> Witness<'a> {
-    pub(crate) fn new(shared: Extent, aux: &'a mut [Scalar]) -> Self {
+    /// `shared_aux` has a place for each shared variable that is not left out.
+    pub(crate) fn new(
+        shared: Extent,
+        apart: Option<Apart>,
+        shared_aux: &'a mut [Scalar],
+        aux: &'a mut [Scalar],
+    ) -> Self {
         Self {
             shared,
+            apart,
             inputs: Vec::with_capacity(shared.inputs),
-            shared_aux: Vec::with_capacity(shared.aux),
+            shared_aux,
+            shared_aux_len: 0,
             aux,
             aux_len: 0,
             rows: 0,
@@ -42,8 +65,9 @@ impl<'a> Witness<'a> {
 
     #[inline]
     pub(crate) fn alloc(&mut self, value: Scalar) {
-        if self.shared_aux.len() < self.shared.aux {
-            self.shared_aux.push(value);
+        if let Some(place) = self.shared_aux.get_mut(self.shared_aux_len) {
+            *place = value;
+            self.shared_aux_len += 1;
             return;
         }
         if let Some(place) = self.aux.get_mut(self.aux_len) {
@@ -61,12 +85,26 @@ impl<'a> Witness<'a> {
         self.rows += 1;
     }
 
+    /// Whether what is to be left out would begin here.
+    pub(crate) fn leaves_out(&self) -> bool {
+        let at = Extent {
+            inputs: self.inputs.len(),
+            aux: self.shared_aux_len,
+            constraints: self.rows,
+        };
+        self.apart.is_some_and(|apart| apart.begin == at)
+    }
+
     /// Whether the segment has the variables and rows of so many blocks.
     pub(crate) fn check(&self, blocks: usize, block: Extent) -> Result<(), SynthError> {
-        let want = self.shared.and(blocks, block);
+        let mut want = self.shared.and(blocks, block);
+        if let Some(Apart { extent, .. }) = self.apart {
+            want.aux -= extent.aux;
+            want.constraints -= extent.constraints;
+        }
         let have = Extent {
             inputs: self.inputs.len(),
-            aux: self.shared_aux.len() + self.aux_len,
+            aux: self.shared_aux_len + self.aux_len,
             constraints: self.rows,
         };
         let pairs = [
@@ -87,7 +125,8 @@ impl<'a> Witness<'a> {
         let (shared_inputs, inputs) = self.inputs.split_at(self.shared.inputs);
         Written {
             shared_inputs,
-            shared_aux: &self.shared_aux,
+            shared_aux: self.shared_aux,
+            apart: self.apart,
             inputs,
             aux: &self.aux[..self.aux_len],
         }

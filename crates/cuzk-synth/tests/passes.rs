@@ -322,13 +322,7 @@ fn hints_survive_the_process_and_refuse_what_they_do_not_know() {
     let mut store = HintStore::open(&path).expect("no file is no hints");
     assert_eq!(store.find("squares"), None);
     assert!(store.keep("squares", hint.clone()) && !store.keep("squares", hint.clone()));
-    let cut = |count| {
-        Some(CutHint::Blocks {
-            count,
-            is_uniform: true,
-            digest: "ff00".to_owned(),
-        })
-    };
+    let cut = |survey_bytes| Some(CutHint::Repeats { survey_bytes });
     let uncut = CutHint::Uncut("it does not".to_owned());
     assert!(store.keep_cut("squares", cut(18)) && !store.keep_cut("squares", cut(18)));
     assert!(store.keep_cut("cubes", Some(uncut.clone())));
@@ -342,6 +336,14 @@ fn hints_survive_the_process_and_refuse_what_they_do_not_know() {
     // As written before there were cuts.
     std::fs::write(&path, "{\"version\":1,\"shapes\":{}}").expect("writable");
     assert!(HintStore::open(&path).is_ok());
+    // As written when more was kept of a circuit that repeats.
+    let blocks = "{\"blocks\":{\"count\":18,\"is_uniform\":true,\"digest\":\"ff00\"}}";
+    let cuts = format!("{{\"squares\":{blocks},\"cubes\":{{\"uncut\":\"it does not\"}}}}");
+    let text = format!("{{\"version\":1,\"shapes\":{{}},\"cuts\":{cuts}}}");
+    std::fs::write(&path, text).expect("writable");
+    let again = HintStore::open(&path).expect("a file of this version");
+    assert_eq!(again.find_cut("squares"), None);
+    assert_eq!(again.find_cut("cubes"), Some(&uncut));
     let names: Vec<_> = std::fs::read_dir(path.parent().expect("has one"))
         .expect("readable")
         .map(|entry| entry.expect("readable").file_name())

@@ -10,6 +10,7 @@ use ff::Field;
 use proptest::prelude::*;
 
 const CUT: Cut = Cut {
+    apart: None,
     depth: 1,
     name: "block ",
 };

@@ -4,6 +4,7 @@
 mod accepted;
 mod bytes;
 mod deadline;
+mod draw;
 mod ends;
 mod one_proof;
 mod python;

@@ -43,6 +43,13 @@ fn segments_are_recorded_beside_the_whole_and_bellpersons() {
         }
         assert!(case["allocations"].as_u64() > Some(0), "{case}");
         assert!(case["peak"]["host_bytes"].as_u64() > Some(0), "{case}");
+        let of = |name: &str| case[name].as_f64().expect("a number");
+        // What is counted is what is held, but for what the circuits' crates keep or free
+        // of their own meanwhile.
+        let (bytes, held) = (of("template_bytes"), of("template_held_bytes"));
+        assert!((bytes - held).abs() < 0.01 * held + 16384.0, "{case}");
+        let (bytes, peak) = (of("survey_bytes"), of("survey_peak_bytes"));
+        assert!(peak < bytes + 262_144.0, "{case}");
     }
     // What the machine's load does not change: bellperson builds what we do not.
     for case in cases
@@ -56,12 +63,14 @@ fn segments_are_recorded_beside_the_whole_and_bellpersons() {
 
 #[test]
 fn all_rows_of_a_part_are_checked_in_segments() {
-    // The last ones have the trees of sectors of 32 and 64 GiB.
+    // Two of them have the trees of sectors of 32 and 64 GiB.
     for (circuit, constraints) in [
         ("wpost-2k", 21_889),
         ("winning-2k", 90_883),
         ("winning-32g", 370_723),
         ("winning-64g", 391_447),
+        // Several partitions, so that challenges have bits of the partition.
+        ("snap-8m", 10_007_508),
     ] {
         let name = format!("synth-check-{circuit}");
         let cases = cases(&["--check", circuit, "--threads", "2"], &name);

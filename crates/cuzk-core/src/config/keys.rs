@@ -27,6 +27,9 @@ pub struct Key {
 /// More threads than any machine has cores: a typing error.
 const THREADS_MAX: usize = 4096;
 
+/// Spans that take less than half a gigabyte.
+const SPANS_LIMIT: usize = 1 << 22;
+
 fn at_least_one(value: &Value) -> Result<usize, String> {
     match value.count()? {
         0 => Err("want at least 1, have 0".to_owned()),
@@ -139,6 +142,18 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| config.jobs_max.to_string(),
+    },
+    Key {
+        name: "engine.spans_max",
+        what: "spans of the timeline that are kept, about 110 bytes each; older ones are dropped and counted",
+        set: |config, value| {
+            config.spans_max = match value.count()? {
+                count @ 1..=SPANS_LIMIT => count,
+                count => return Err(format!("want 1 to {SPANS_LIMIT}, have {count}")),
+            };
+            Ok(())
+        },
+        show: |config| config.spans_max.to_string(),
     },
     Key {
         name: "watchdog.synthesis_seconds_max",

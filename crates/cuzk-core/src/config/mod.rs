@@ -64,6 +64,8 @@ pub struct Config {
     pub watchdog: Watchdog,
     /// Jobs that may wait or run at the same time.
     pub jobs_max: usize,
+    /// Spans that the engine keeps of all jobs.
+    pub spans_max: usize,
     /// Where proofs are made.
     pub device_policy: DevicePolicy,
     /// The devices that proofs are made on.
@@ -103,6 +105,7 @@ impl Config {
             overtaken_max: Some(Duration::from_secs(1800)),
             watchdog: Watchdog::new(),
             jobs_max: 64,
+            spans_max: 1 << 16,
             device_policy: DevicePolicy::PreferGpu,
             devices: DeviceChoice::first(),
             device_memory_limit: LimitRule::Automatic,

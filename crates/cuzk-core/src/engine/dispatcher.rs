@@ -15,8 +15,6 @@ use cuzk_gpu::{Key, KeyTier};
 use super::job::{PartReport, Place, ProofReply};
 use super::table::{Entry, Message, PartData, PartEntry};
 use super::thread::spawn;
-use crate::CircuitId;
-use crate::config::Synthesis;
 use crate::error::{Failure, ProveError};
 use crate::log;
 use crate::schedule::{
@@ -24,6 +22,7 @@ use crate::schedule::{
     StageLimits,
 };
 use crate::stage::{self, Filled, Job, Shared};
+use crate::{CircuitId, Filling, Obstacle};
 
 pub(super) struct Dispatcher {
     shared: Arc<Shared>,
@@ -236,11 +235,11 @@ impl Dispatcher {
                     PartData::Outgrown(_) => Event::Outgrown(part),
                     PartData::Synthesised(synthesised, devices) => Event::Synthesised {
                         part,
-                        is_shared: synthesised.synthesis == Synthesis::Segments,
+                        is_shared: is_shared(synthesised.synthesis),
                         devices: *devices,
                     },
                     PartData::Proved(_) => Event::Proved(part),
-                    PartData::Rejected => Event::Rejected(part),
+                    PartData::Rejected(_) => Event::Rejected(part),
                     PartData::Verified(_) => Event::Verified(part),
                 };
                 attempt.data = Some(data);
@@ -303,12 +302,15 @@ impl Dispatcher {
                         unreachable!("was proved")
                     };
                     let verified = stage::verify(shared, &key, proved);
-                    Ok(verified.map_or(PartData::Rejected, PartData::Verified))
+                    Ok(verified.map_or_else(PartData::Rejected, PartData::Verified))
                 });
             }
             Action::Explain(part) => {
-                self.start_part("explain", part, |shared, job, key, index, _| {
-                    Err(stage::explain(shared, job, &key, index))
+                self.start_part("explain", part, |shared, job, key, index, data| {
+                    let Some(PartData::Rejected(synthesis)) = data else {
+                        unreachable!("was rejected")
+                    };
+                    Err(stage::explain(shared, job, &key, index, synthesis))
                 });
             }
             Action::Complete(id) => self.complete(id),
@@ -534,5 +536,14 @@ impl Dispatcher {
         // What the job held goes back before its caller hears of the end.
         drop((entry.parts, entry.key, entry.place));
         let _ = entry.reply.send(Err(error));
+    }
+}
+
+/// Whether a synthesis takes all threads, as far as one that was made in this way tells.
+fn is_shared(filling: Filling) -> Option<bool> {
+    match filling {
+        Filling::Segments => Some(true),
+        Filling::Whole | Filling::Instead(Obstacle::Differs | Obstacle::Growing) => Some(false),
+        Filling::Instead(Obstacle::Surveyed | Obstacle::Doubted | Obstacle::NoMemory) => None,
     }
 }

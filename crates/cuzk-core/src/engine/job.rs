@@ -13,7 +13,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::{OsRng, SeedableRng};
 
 use super::table::Message;
-use crate::config::Synthesis;
+use crate::Filling;
 use crate::error::ProveError;
 use crate::placement::Placed;
 use crate::schedule::{JobId, Priority};
@@ -58,7 +58,7 @@ pub struct PartReport {
     /// How its columns came to be where they were.
     pub placed: Placed,
     /// How they were filled.
-    pub synthesis: Synthesis,
+    pub synthesis: Filling,
     /// Where the points of the key were.
     pub tier: KeyTier,
     /// Number of the device that proved it, if one did.
@@ -94,15 +94,14 @@ impl ProofReply {
         }
     }
 
-    /// How the columns of the parts were filled: `segments`, `whole` or `mixed`.
-    pub fn synthesis(&self) -> &'static str {
-        let is_cut = |part: &PartReport| part.synthesis == Synthesis::Segments;
-        let cut = self.parts.iter().filter(|part| is_cut(part)).count();
-        match cut {
-            0 => "whole",
-            _ if cut == self.parts.len() => "segments",
-            _ => "mixed",
-        }
+    /// How the columns of the parts were filled, by [name](Filling::name), each once:
+    /// `segments`, or `segments, whole-surveyed`.
+    pub fn synthesis(&self) -> String {
+        let mut ways: Vec<Filling> = self.parts.iter().map(|part| part.synthesis).collect();
+        ways.sort_unstable();
+        ways.dedup();
+        let names: Vec<_> = ways.into_iter().map(Filling::name).collect();
+        names.join(", ")
     }
 
     /// Whether every column of every part lay in page-locked memory when it was read.

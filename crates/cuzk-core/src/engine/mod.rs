@@ -29,7 +29,7 @@ use crate::schedule::{JobId, Limits, StageLimits};
 use crate::shapes::Shapes;
 use crate::stage::{self, Job, Shared};
 use crate::templates::Templates;
-use crate::timeline::Timeline;
+use crate::timeline::{Recorded, Recorder, Sums, Timeline};
 use crate::{CircuitSpec, Workload, WorkloadError};
 use dispatcher::Dispatcher;
 use table::Message;
@@ -95,6 +95,7 @@ impl Engine {
             shapes: Shapes::new(hints),
             tuning,
             metrics: Metrics::default(),
+            recorder: Arc::new(Recorder::new(config.spans_max)),
         });
         let keeps_fixed = shared.keep_configured(config)?;
         let limits = limits(config, &shared);
@@ -149,17 +150,19 @@ impl Engine {
             }));
         }
         let id = JobId(self.next_job.fetch_add(1, Ordering::Relaxed));
+        let label = workload.label();
+        let recorder = Arc::clone(&self.shared.recorder);
         let cancel = CancelToken::new();
         let circuit = workload.circuit();
         let (circuit_id, is_shared) = (circuit.id(), self.is_shared(circuit.as_ref()));
         let job = Arc::new(Job {
-            label: workload.label(),
+            timeline: Timeline::of_job(recorder, &label, part_count),
+            label,
             part_count,
             circuit,
             workload,
             priority: options.priority,
             blinding: options.blinding,
-            timeline: Timeline::start(),
             cancel: cancel.clone(),
         });
         let (reply, result) = channel();
@@ -248,6 +251,16 @@ impl Engine {
     /// What was counted since the start.
     pub fn metrics(&self) -> &Metrics {
         &self.shared.metrics
+    }
+
+    /// The spans of all jobs, as far as they are kept.
+    pub fn recorded(&self) -> Recorded {
+        self.shared.recorder.recorded()
+    }
+
+    /// Seconds by stage and of each unit that computes, since the start.
+    pub fn sums(&self) -> Sums {
+        self.shared.recorder.sums()
     }
 
     /// The keys.

@@ -9,10 +9,10 @@ use cuzk_synth::Sizes;
 
 use super::RETRIES_MAX;
 use super::job::{Place, ProofReply};
-use crate::CircuitId;
 use crate::error::{Failure, ProveError};
 use crate::schedule::{DeviceIndex, DeviceSet, JobId, PartId};
 use crate::stage::{Job, Proved, Reserved, Synthesised, Verified};
+use crate::{CircuitId, Filling};
 
 /// What the dispatcher hears.
 pub(super) enum Message {
@@ -52,7 +52,7 @@ pub(super) enum PartData {
     Synthesised(Synthesised, DeviceSet),
     Proved(Proved),
     /// Its proof does not verify.
-    Rejected,
+    Rejected(Filling),
     Verified(Verified),
 }
 

@@ -1,4 +1,7 @@
-//! Columns by plan: allocated before the first job, so that no job allocates them.
+//! Columns by plan, and the rows of circuits that repeat: allocated and stored before the
+//! first job, so that no job does.
+
+use std::sync::Arc;
 
 use cuzk_budget::{BudgetError, Consumer, Factor, Plan};
 use cuzk_gpu::ColumnLayout;
@@ -6,8 +9,11 @@ use cuzk_gpu::ColumnLayout;
 use super::Engine;
 use super::kept::Kept;
 use crate::CircuitSpec;
+use crate::crew::Unfinished;
 use crate::error::ProveError;
+use crate::schedule::Priority;
 use crate::stage;
+use crate::templates::{CutCircuit, TEMPLATES};
 
 /// What is planned, by the names in the plan.
 const COLUMNS: Consumer = Consumer("columns");
@@ -33,6 +39,11 @@ impl Engine {
     /// of these circuits allocate no column. Returns the plan that it carried out,
     /// with one line a consumer.
     ///
+    /// Circuits that repeat are surveyed first, each by one thread, which takes as long
+    /// as one synthesis of the blank circuit; their stored rows have a line in the plan.
+    /// Rows for which there is no room beside the columns of one part are not kept: a
+    /// warning says so, and parts are synthesised whole.
+    ///
     /// The columns of one circuit are not those of another, so naming many takes the
     /// sum of them. Sizes come from capacity hints, or before there are any from the
     /// keys; of key files only the head is read.
@@ -56,17 +67,19 @@ impl Engine {
                 })
             })
             .collect::<Result<_, ProveError>>()?;
-        let mut parts = needs.iter().map(|need| need.parts_max).max().unwrap_or(1);
-        let plan = loop {
-            let plan = self.plan(&needs, parts as u64)?;
-            match (plan.check(), self.check_columns(&needs, parts as u64)) {
-                (Ok(()), Ok(())) => break plan,
-                (Err(source), _) if parts == 1 => return Err(source.into()),
-                (_, Err(source)) if parts == 1 => {
-                    let what = "the columns of the circuits to be warmed";
-                    return Err(ProveError::Memory { what, source });
+        // What can never fit is told before a survey is begun.
+        self.fitting(&needs, &[])?;
+        let mut stored = self.store(circuits)?;
+        let (plan, parts) = loop {
+            match self.fitting(&needs, &stored) {
+                Ok(fitting) => break fitting,
+                Err(error) => {
+                    let Some(dropped) = stored.pop() else {
+                        return Err(error);
+                    };
+                    let bytes = dropped.bytes();
+                    tracing::warn!(bytes, "no room for the stored rows of a circuit");
                 }
-                _ => parts -= 1,
             }
         };
         let lens: Vec<(usize, usize)> = needs
@@ -78,10 +91,55 @@ impl Engine {
             .filter_map(|(len, parts)| Some((cuzk_gpu::Column::bytes(len)?, parts)))
             .collect();
         let pool = self.shared.placing.pool(&self.shared.memory);
-        pool.warm(&lens).map_err(ProveError::Warm)?;
+        let warmed = pool.warm(&lens).map_err(ProveError::Warm);
+        // From here on they may be reclaimed, as idle columns may.
+        drop(stored);
+        self.budget().idle_grew();
+        warmed?;
         let kept = self.kept(&needs);
         self.shared.keep(kept);
         Ok(plan)
+    }
+
+    /// The stored rows of circuits that repeat, the largest first.
+    fn store(&self, circuits: &[&dyn CircuitSpec]) -> Result<Vec<Arc<CutCircuit>>, ProveError> {
+        let shared = &self.shared;
+        let store = |_, circuit: &dyn CircuitSpec| {
+            let key = shared.keys.counts(circuit)?;
+            stage::store(shared, circuit, &key)
+        };
+        let stored = shared
+            .crew
+            .run(Priority::default(), circuits.to_vec(), || false, store);
+        let stored = stored.map_err(|unfinished| match unfinished {
+            Unfinished::Failed(error) => error,
+            Unfinished::Stopped => unreachable!("nobody stops it"),
+        })?;
+        let mut stored: Vec<_> = stored.into_iter().flatten().collect();
+        stored.sort_by_key(|cut| std::cmp::Reverse(cut.bytes()));
+        Ok(stored)
+    }
+
+    /// The plan for as many parts as fit beside stored rows, and how many these are.
+    fn fitting(
+        &self,
+        needs: &[Need],
+        stored: &[Arc<CutCircuit>],
+    ) -> Result<(Plan, usize), ProveError> {
+        let mut parts = needs.iter().map(|need| need.parts_max).max().unwrap_or(1);
+        loop {
+            let plan = self.plan(needs, stored, parts as u64)?;
+            let columns = self.check_columns(needs, stored, parts as u64);
+            match (plan.check(), columns) {
+                (Ok(()), Ok(())) => return Ok((plan, parts)),
+                (Err(source), _) if parts == 1 => return Err(source.into()),
+                (_, Err(source)) if parts == 1 => {
+                    let what = "the columns of the circuits to be warmed";
+                    return Err(ProveError::Memory { what, source });
+                }
+                _ => parts -= 1,
+            }
+        }
     }
 
     /// What is kept for the highest priority: as configured, or a part of the largest
@@ -105,7 +163,12 @@ impl Engine {
     }
 
     /// One line for each consumer of `parts` parts of each circuit.
-    fn plan(&self, needs: &[Need], parts: u64) -> Result<Plan, ProveError> {
+    fn plan(
+        &self,
+        needs: &[Need],
+        stored: &[Arc<CutCircuit>],
+        parts: u64,
+    ) -> Result<Plan, ProveError> {
         let budget = self.budget();
         let mut plan = Plan::new(&*budget.name(), budget.limit_bytes());
         for Need {
@@ -126,10 +189,13 @@ impl Engine {
             }
         }
         // So many parts are in flight in all, whatever their circuits.
-        let work_bytes = needs.iter().map(|need| need.work_bytes).max();
-        if let Some(bytes) = work_bytes {
+        if !needs.is_empty() {
+            let bytes = self.work_bytes(needs, stored);
             let factors = [Factor::new(parts, "parts"), Factor::new(bytes, "bytes")];
             plan.add(WORK, &factors)?;
+        }
+        for cut in stored {
+            plan.add(TEMPLATES, &[Factor::new(cut.bytes(), "bytes")])?;
         }
         let kept = self.kept(needs).total;
         if kept > 0 {
@@ -142,9 +208,24 @@ impl Engine {
         Ok(plan)
     }
 
+    /// The most that a part takes beside its columns: for its proof or, before, for what its
+    /// segments hold at the same time.
+    fn work_bytes(&self, needs: &[Need], stored: &[Arc<CutCircuit>]) -> u64 {
+        let threads = self.shared.crew.threads();
+        let proofs = needs.iter().map(|need| need.work_bytes);
+        let segments = stored.iter().map(|cut| cut.beside_bytes(threads));
+        proofs.chain(segments).max().unwrap_or(0)
+    }
+
     /// Whether the columns fit where they are placed, in the pages that they take
-    /// there, beside what the backend has for good; and the work beside them.
-    fn check_columns(&self, needs: &[Need], parts: u64) -> Result<(), BudgetError> {
+    /// there, beside what the backend has for good; and the work and the stored rows
+    /// beside them.
+    fn check_columns(
+        &self,
+        needs: &[Need],
+        stored: &[Arc<CutCircuit>],
+        parts: u64,
+    ) -> Result<(), BudgetError> {
         let pool = self.shared.placing.pool(&self.shared.memory);
         let part_bytes = |need: &Need| {
             let lens = need.layout.lens().into_iter();
@@ -159,10 +240,12 @@ impl Engine {
         let bytes = bytes
             .saturating_add(self.shared.memory.fixed_bytes())
             .saturating_add(kept.columns);
-        let work_bytes = needs.iter().map(|need| need.work_bytes).max();
-        let work_bytes = work_bytes.unwrap_or(0).saturating_mul(parts);
-        let work_bytes = work_bytes.saturating_add(kept.total - kept.columns);
+        let work_bytes = self.work_bytes(needs, stored).saturating_mul(parts);
+        let stored_bytes: u64 = stored.iter().map(|cut| cut.bytes()).sum();
+        let beside_bytes = work_bytes
+            .saturating_add(stored_bytes)
+            .saturating_add(kept.total - kept.columns);
         pool.budget()
-            .check_both(COLUMNS, bytes, self.budget(), work_bytes)
+            .check_both(COLUMNS, bytes, self.budget(), beside_bytes)
     }
 }

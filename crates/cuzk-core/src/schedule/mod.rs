@@ -195,8 +195,9 @@ pub enum Event {
     Synthesised {
         /// The part.
         part: PartId,
-        /// Whether that took all threads.
-        is_shared: bool,
+        /// Whether that took all threads; `None` if it was made in another way than the
+        /// circuit's usual one, and tells nothing of others.
+        is_shared: Option<bool>,
         /// The devices that can prove it.
         devices: DeviceSet,
     },
@@ -432,16 +433,18 @@ impl Scheduler {
         }
     }
 
-    fn synthesised(&mut self, id: PartId, is_shared: bool, devices: DeviceSet) {
+    fn synthesised(&mut self, id: PartId, is_shared: Option<bool>, devices: DeviceSet) {
         let Some(job) = self.jobs.get_mut(&id.job) else {
             return;
         };
         let part = &mut job.parts[id.index];
         part.enter(Stage::Synthesised, self.now);
         if let Some(rates) = self.circuits.get_mut(&job.circuit) {
-            rates.add_synthesis(part.work_seconds);
-            rates.is_shared = is_shared;
             rates.devices = devices;
+            if let Some(is_shared) = is_shared {
+                rates.add_synthesis(part.work_seconds);
+                rates.is_shared = is_shared;
+            }
         }
     }
 

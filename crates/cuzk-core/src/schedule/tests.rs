@@ -54,7 +54,7 @@ fn reserve(part: PartId, priority: Priority) -> Action {
 fn synthesised(part: PartId) -> Event {
     Event::Synthesised {
         part,
-        is_shared: false,
+        is_shared: Some(false),
         devices: DeviceSet::ALL,
     }
 }

@@ -8,14 +8,21 @@ use cuzk_gpu::{Key, Section};
 use cuzk_synth::{Explained, explain as explain_rows};
 
 use super::reserve::budget_priority;
-use super::{Job, Shared, segments};
+use super::{Job, Shared, refused, segments};
+use crate::Filling;
 use crate::error::{Failure, ProveError};
 
 /// On whom the assignment that is checked is booked.
 const EXPLAIN: Consumer = Consumer("explain");
 
-/// Says why the proof of a part does not verify.
-pub(crate) fn explain(shared: &Shared, job: &Job, key: &Key, part: usize) -> Failure {
+/// Says why the proof of a part does not verify whose columns were filled like this.
+pub(crate) fn explain(
+    shared: &Shared,
+    job: &Job,
+    key: &Key,
+    part: usize,
+    synthesis: Filling,
+) -> Failure {
     let circuit = match job.workload.part(part) {
         Ok(circuit) => circuit,
         Err(error) => return Failure::fatal(error),
@@ -32,16 +39,21 @@ pub(crate) fn explain(shared: &Shared, job: &Job, key: &Key, part: usize) -> Fai
             return Failure::fatal(ProveError::Memory { what, source });
         }
     };
-    let explained = explain_rows(|pass| circuit.synthesize_whole(pass));
+    let explained = explain_rows(|pass| {
+        job.ends(pass);
+        circuit.synthesize_whole(pass)
+    });
     drop(held);
     match explained {
-        Err(source) => Failure::fatal(ProveError::Synthesis { part, source }),
+        Err(source) => refused(part, source),
         Ok(Explained::Unsatisfied(failed)) => {
             Failure::fatal(ProveError::Unsatisfied { part, failed })
         }
         Ok(Explained::Satisfied { .. }) => {
             tracing::error!(job = job.label, part, "a proof does not verify");
-            segments::distrust(shared, job);
+            if synthesis == Filling::Segments {
+                segments::distrust(shared, job);
+            }
             Failure::ours(ProveError::InvalidProof { part })
         }
     }

@@ -6,15 +6,18 @@ mod explain;
 mod prove;
 mod reserve;
 mod segments;
+mod survey;
 mod synthesise;
 mod verify;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
 use cuzk_budget::{CancelToken, Reservation};
 use cuzk_gpu::{CircuitShape, Columns};
+use cuzk_synth::{Pass, SynthError};
 
 pub(crate) use complete::complete;
 pub(crate) use explain::explain;
@@ -22,21 +25,23 @@ pub(crate) use prove::prove;
 #[cfg(test)]
 pub(crate) use reserve::budget_priority;
 pub(crate) use reserve::{check_fits, need, reserve, sizes_from_key};
+pub(crate) use survey::store;
 pub(crate) use synthesise::{Filled, synthesise};
 pub(crate) use verify::verify;
 
 use crate::backends::Backends;
-use crate::config::{Synthesis, Tuning};
+use crate::config::Tuning;
 use crate::crew::Crew;
 use crate::engine::Blinding;
+use crate::error::{Failure, ProveError};
 use crate::keystore::{KeyLease, KeyStore};
 use crate::metrics::Metrics;
 use crate::placement::{ColumnMemory, Placed, Placing, Way};
 use crate::schedule::Priority;
 use crate::shapes::Shapes;
 use crate::templates::Templates;
-use crate::timeline::Timeline;
-use crate::{CircuitSpec, Workload};
+use crate::timeline::{Recorder, Timeline};
+use crate::{CircuitSpec, Filling, Workload};
 
 /// What all stages of all jobs share.
 pub(crate) struct Shared {
@@ -49,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) crew: Crew,
     pub(crate) tuning: Tuning,
     pub(crate) metrics: Metrics,
+    pub(crate) recorder: Arc<Recorder>,
 }
 
 impl Shared {
@@ -78,6 +84,14 @@ pub(crate) struct Job {
     pub(crate) cancel: CancelToken,
 }
 
+impl Job {
+    /// The pass is given up once the job is.
+    pub(crate) fn ends(&self, pass: &mut Pass<'_>) {
+        let cancel = self.cancel.clone();
+        pass.give_up_when(move || cancel.is_cancelled());
+    }
+}
+
 /// Columns and bytes of a part, its columns not yet filled.
 pub(crate) struct Reserved {
     pub(crate) columns: Columns,
@@ -100,7 +114,9 @@ pub(crate) struct Synthesised {
     pub(crate) inputs: Vec<Scalar>,
     pub(crate) shape: Arc<CircuitShape>,
     pub(crate) placed: Placed,
-    pub(crate) synthesis: Synthesis,
+    pub(crate) synthesis: Filling,
+    /// Since when it could be proved.
+    pub(crate) since: Instant,
 }
 
 /// A part with its proof.
@@ -115,7 +131,7 @@ pub(crate) struct Proved {
 pub(crate) struct Made {
     pub(crate) placed: Placed,
     /// How its columns were filled.
-    pub(crate) synthesis: Synthesis,
+    pub(crate) synthesis: Filling,
     /// Where the points of the key were.
     pub(crate) tier: cuzk_gpu::KeyTier,
     /// The device, if one made it.
@@ -127,4 +143,12 @@ pub(crate) struct Made {
 pub(crate) struct Verified {
     pub(crate) proof: Proof<Bls12>,
     pub(crate) made: Made,
+}
+
+/// Why a pass over the circuit of a part gave nothing.
+pub(crate) fn refused(part: usize, source: SynthError) -> Failure {
+    Failure::fatal(match source {
+        SynthError::GivenUp => ProveError::Cancelled,
+        source => ProveError::Synthesis { part, source },
+    })
 }

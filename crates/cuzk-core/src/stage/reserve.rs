@@ -5,7 +5,7 @@ use cuzk_gpu::{CircuitSizes, Column, ColumnLayout, Columns, Key, Section};
 use cuzk_pinned::{AcquireError, AcquireRequest};
 use cuzk_synth::{Sizes, count};
 
-use super::{Job, Reserved, Shared};
+use super::{Job, Reserved, Shared, refused};
 use crate::CircuitSpec;
 use crate::config::KeyTier;
 use crate::error::{Failure, ProveError};
@@ -261,8 +261,11 @@ fn foreseen(shared: &Shared, circuit: &dyn CircuitSpec, key: &Key) -> CircuitSiz
 /// Key and hint disagree, and neither is believed: the circuit is counted. A key of
 /// another circuit is told here, before anything is synthesised with a witness.
 fn recount(job: &Job, key: &Key, part: usize) -> Result<Sizes, Failure> {
-    let counted = count(|pass| job.circuit.synthesize_blank(pass))
-        .map_err(|source| Failure::fatal(ProveError::Synthesis { part, source }))?;
+    let counted = count(|pass| {
+        job.ends(pass);
+        job.circuit.synthesize_blank(pass)
+    })
+    .map_err(|source| refused(part, source))?;
     key.check_sizes(&to_circuit_sizes(&counted.sizes))
         .map_err(Failure::fatal)?;
     Ok(counted.sizes)

@@ -1,21 +1,23 @@
 //! Synthesise: the witness is written into the part's columns.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use blstrs::Scalar;
 use cuzk_gpu::{CColumn, CircuitShape, Columns, Key};
 use cuzk_pinned::AcquireError;
 use cuzk_synth::{
-    AssignColumns, Assigned, ColumnName, GrownColumns, Sizes, SynthError, assign, assign_growing,
+    AssignColumns, Assigned, ColumnName, GrownColumns, Pass, Sizes, SynthError, assign,
+    assign_growing,
 };
 use ff::Field;
 
-use super::{Job, Reserved, Shared, Synthesised, segments};
-use crate::Part;
-use crate::config::{Sizing, Synthesis};
+use super::{Job, Reserved, Shared, Synthesised, refused, segments};
+use crate::config::Sizing;
 use crate::error::{Failure, ProveError};
 use crate::placement::{Placed, Way};
 use crate::shapes::to_circuit_sizes;
+use crate::{Filling, Obstacle, Part};
 
 /// What a synthesis ended with.
 pub(crate) enum Filled {
@@ -36,22 +38,39 @@ pub(crate) fn synthesise(
     mut reserved: Reserved,
 ) -> Result<Filled, Failure> {
     let circuit = job.workload.part(part).map_err(Failure::fatal)?;
-    let cut = segments::cut_of(shared, job, key, part, circuit.as_ref())?;
-    let columns = &mut reserved.columns;
-    let written = match &cut {
-        Some(cut) => segments::fill(shared, job, cut, circuit.as_ref(), columns)
-            .map(|inputs| (inputs, Arc::clone(&cut.shape))),
-        None => fill_whole(shared, job, key, part, circuit.as_ref(), columns),
+    let Reserved { columns, work, .. } = &mut reserved;
+    let known = segments::cut_of(shared, job, key, part, circuit.as_ref(), work)?;
+    let known = known.map(|known| {
+        let cut = known?;
+        // The proof, for which the part holds them, comes later.
+        let bytes = cut.beside_bytes(shared.crew.threads());
+        let bytes = bytes.saturating_sub(work.bytes());
+        // At once or not at all: a part that holds its columns waits for nothing.
+        let grown = if bytes > 0 { work.grow(bytes) } else { Ok(()) };
+        grown.map(|()| (cut, bytes)).map_err(|_| Obstacle::NoMemory)
+    });
+    let (synthesis, written) = match known {
+        Some(Ok((cut, beside_bytes))) => {
+            let inputs = segments::fill(shared, job, &cut, part, circuit.as_ref(), columns);
+            let written = inputs.map(|inputs| (inputs, Arc::clone(&cut.shape)));
+            drop(cut);
+            work.shrink(beside_bytes).expect("it grew by as much");
+            // Its template may be idle now.
+            shared.memory.budget().idle_grew();
+            (Filling::Segments, written)
+        }
+        None => (
+            Filling::Whole,
+            fill_whole(shared, job, key, part, circuit.as_ref(), columns),
+        ),
+        Some(Err(obstacle)) => {
+            tell_whole(shared, job, part, obstacle);
+            (
+                Filling::Instead(obstacle),
+                fill_whole(shared, job, key, part, circuit.as_ref(), columns),
+            )
+        }
     };
-    let synthesis = match cut {
-        Some(_) => Synthesis::Segments,
-        None => Synthesis::Whole,
-    };
-    if cut.is_some() {
-        drop(cut);
-        // Its template may be idle now.
-        shared.memory.budget().idle_grew();
-    }
     let (inputs, shape) = match written {
         Err(Unwritten::Synth(SynthError::HintTooSmall { want, .. })) if !reserved.is_resized => {
             key.check_sizes(&to_circuit_sizes(&want))
@@ -65,9 +84,7 @@ pub(crate) fn synthesise(
             segments::distrust(shared, job);
             return Err(Failure::ours(ProveError::Synthesis { part, source }));
         }
-        Err(Unwritten::Synth(source)) => {
-            return Err(Failure::fatal(ProveError::Synthesis { part, source }));
-        }
+        Err(Unwritten::Synth(source)) => return Err(refused(part, source)),
         Err(Unwritten::Other(error)) => return Err(Failure::fatal(error)),
         Ok(written) => written,
     };
@@ -88,6 +105,7 @@ pub(crate) fn synthesise(
         shape,
         placed,
         synthesis,
+        since: Instant::now(),
     })))
 }
 
@@ -99,6 +117,21 @@ pub(super) enum Unwritten {
     Other(ProveError),
 }
 
+/// Says that a part is synthesised whole although segments were asked for.
+fn tell_whole(shared: &Shared, job: &Job, part: usize, obstacle: Obstacle) {
+    shared.metrics.syntheses_instead.add(obstacle);
+    let (job, reason) = (&job.label, obstacle.to_string());
+    match obstacle {
+        // Told as a warning once a circuit, by the survey or the doubt.
+        Obstacle::Differs | Obstacle::Doubted => {
+            tracing::info!(job, part, reason, "synthesised whole");
+        }
+        Obstacle::Growing | Obstacle::Surveyed | Obstacle::NoMemory => {
+            tracing::warn!(job, part, reason, "synthesised whole");
+        }
+    }
+}
+
 /// Synthesises the whole circuit, one constraint after the other.
 fn fill_whole(
     shared: &Shared,
@@ -108,7 +141,9 @@ fn fill_whole(
     circuit: &dyn Part,
     columns: &mut Columns,
 ) -> Result<(Vec<Scalar>, Arc<CircuitShape>), Unwritten> {
-    let assigned = fill(shared, circuit, columns).map_err(Unwritten::Synth)?;
+    let fill = || fill(shared, job, circuit, columns);
+    let assigned = job.timeline.time_on_core("whole", part, fill);
+    let assigned = assigned.map_err(Unwritten::Synth)?;
     shared.metrics.syntheses_whole.add(1);
     let Assigned {
         inputs,
@@ -156,17 +191,19 @@ fn place(
 
 fn fill(
     shared: &Shared,
+    job: &Job,
     circuit: &dyn Part,
     columns: &mut Columns,
 ) -> Result<Assigned, SynthError> {
     let with_c = shared.backends.any().c_column() == CColumn::Synthesised;
+    let whole = |pass: &mut Pass<'_>| {
+        job.ends(pass);
+        circuit.synthesize_whole(pass)
+    };
     match shared.tuning.sizing {
-        Sizing::Exact => {
-            let into = into_columns(columns, with_c);
-            assign(into, |pass| circuit.synthesize_whole(pass))
-        }
+        Sizing::Exact => assign(into_columns(columns, with_c), whole),
         Sizing::Growing => {
-            let (grown, assigned) = assign_growing(with_c, |pass| circuit.synthesize_whole(pass))?;
+            let (grown, assigned) = assign_growing(with_c, whole)?;
             stage(grown, columns, &assigned, with_c)?;
             Ok(assigned)
         }

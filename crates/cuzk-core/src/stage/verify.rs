@@ -3,10 +3,11 @@
 use cuzk_gpu::{Key, verify as verify_proof};
 
 use super::{Proved, Shared, Verified};
+use crate::Filling;
 
 /// Pairing-checks a part's proof. One that is not valid is gone; the explain stage
-/// says whose fault that is.
-pub(crate) fn verify(shared: &Shared, key: &Key, proved: Proved) -> Option<Verified> {
+/// says whose fault that is, and wants to know how its columns were filled.
+pub(crate) fn verify(shared: &Shared, key: &Key, proved: Proved) -> Result<Verified, Filling> {
     let Proved {
         proof,
         inputs,
@@ -14,8 +15,8 @@ pub(crate) fn verify(shared: &Shared, key: &Key, proved: Proved) -> Option<Verif
     } = proved;
     // The first input is the constant one, which verifiers do not pass.
     if verify_proof(key.prepared_vk(), &proof, &inputs[1..]) {
-        return Some(Verified { proof, made });
+        return Ok(Verified { proof, made });
     }
     shared.metrics.verification_failures.add(1);
-    None
+    Err(made.synthesis)
 }

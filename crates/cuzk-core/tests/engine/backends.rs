@@ -30,6 +30,8 @@ pub(crate) struct Faulty {
     short_below: usize,
     /// Columns of this length, whatever the circuit.
     rows: Option<usize>,
+    /// Whether it wants no memory beside the columns.
+    is_light: bool,
     /// Each request first takes one of these, and waits for it.
     permits: Option<Mutex<Receiver<()>>>,
     seen: AtomicUsize,
@@ -42,6 +44,7 @@ impl Faulty {
             spoil,
             short_below: 0,
             rows: None,
+            is_light: false,
             permits: None,
             seen: AtomicUsize::new(0),
         }
@@ -73,12 +76,25 @@ impl Faulty {
         }
     }
 
+    /// Says that it wants no memory beside the columns.
+    pub(crate) fn light() -> Self {
+        Self {
+            is_light: true,
+            ..Self::corrupting(0)
+        }
+    }
+
     /// Holds the columns of each request until it is sent a permit.
     pub(crate) fn held() -> (Arc<Self>, Sender<()>) {
+        Self::held_corrupting(0)
+    }
+
+    /// The same, and spoils the first `times` proofs.
+    pub(crate) fn held_corrupting(times: usize) -> (Arc<Self>, Sender<()>) {
         let (permit, permits) = channel();
         let backend = Self {
             permits: Some(Mutex::new(permits)),
-            ..Self::corrupting(0)
+            ..Self::corrupting(times)
         };
         (Arc::new(backend), permit)
     }
@@ -125,6 +141,9 @@ impl Backend for Faulty {
     }
 
     fn work_bytes(&self, sizes: &CircuitSizes, key: &Key, tier: KeyTier) -> u64 {
+        if self.is_light {
+            return 0;
+        }
         self.inner.work_bytes(sizes, key, tier)
     }
 

@@ -18,20 +18,20 @@ use crate::toy::{House, Squares, SquaresJob, cpu};
 use crate::{PLENTY, prove};
 
 /// A device that may be lost.
-struct Card {
+pub(crate) struct Card {
     inner: CpuBackend,
     ordinal: usize,
     /// What it says to everything, once it is lost.
     is_lost: AtomicBool,
     /// What it says before that, once: it fails in the middle of a proof.
-    fails_first: AtomicBool,
+    pub(crate) fails_first: AtomicBool,
     /// Proofs begin when as many devices have one.
     together: Option<Arc<Barrier>>,
     seen: AtomicUsize,
 }
 
 impl Card {
-    fn new(ordinal: usize) -> Self {
+    pub(crate) fn new(ordinal: usize) -> Self {
         Self {
             inner: cpu(true),
             ordinal,
@@ -107,7 +107,7 @@ impl Backend for Card {
     }
 }
 
-fn engine(house: &House, cards: &[Arc<Card>]) -> Engine {
+pub(crate) fn engine(house: &House, cards: &[Arc<Card>]) -> Engine {
     let backends = cards
         .iter()
         .map(|card| Arc::clone(card) as Arc<dyn Backend>);

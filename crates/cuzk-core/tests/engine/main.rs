@@ -10,6 +10,8 @@ mod limits;
 mod placements;
 mod random;
 mod segments;
+mod stored;
+mod timelines;
 mod toy;
 mod twins;
 mod uploading;

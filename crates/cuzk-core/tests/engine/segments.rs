@@ -20,24 +20,28 @@ use cuzk_synth::{Cut, CutHint, HintStore, Pass};
 use crate::toy::{House, cpu};
 use crate::{PLENTY, seeded};
 
-const BLOCKS: usize = 6;
+pub(crate) const BLOCKS: usize = 6;
 /// Rows of a block: more than a word of a density.
 const ROUNDS: usize = 70;
 
 /// In each block x + block is doubled and squared so many times, and multiplied with x,
 /// which all blocks share; the result is public.
 #[derive(Clone)]
-struct Chains {
+pub(crate) struct Chains {
     /// A block with another coefficient in its middle row.
-    odd: Option<usize>,
+    pub(crate) odd: Option<usize>,
+    /// Variables more that all blocks share, each with a row.
+    pub(crate) shared: usize,
 }
 
 impl CircuitSpec for Chains {
     fn id(&self) -> CircuitId {
-        let id = self
-            .odd
-            .map_or("chains".to_owned(), |block| format!("chains-{block}"));
-        id.as_str().into()
+        let odd = self.odd.map_or(String::new(), |block| format!("-{block}"));
+        let shared = match self.shared {
+            0 => String::new(),
+            shared => format!("-shared-{shared}"),
+        };
+        format!("chains{odd}{shared}").as_str().into()
     }
 
     fn params_file(&self) -> String {
@@ -60,11 +64,16 @@ impl CircuitSpec for Chains {
         Some(Cut {
             depth: 0,
             name: "chain ",
+            apart: None,
         })
     }
 }
 
 impl Chains {
+    pub(crate) const fn new(odd: Option<usize>) -> Self {
+        Self { odd, shared: 0 }
+    }
+
     fn synthesize(
         &self,
         blocks: std::ops::Range<usize>,
@@ -74,6 +83,10 @@ impl Chains {
     ) -> Result<(), SynthesisError> {
         let value = || x.map(Scalar::from).ok_or(SynthesisError::AssignmentMissing);
         let x = AllocatedNum::alloc(pass.namespace(|| "x"), value)?;
+        let mut more = x.clone();
+        for _ in 0..self.shared {
+            more = more.square(pass.namespace(|| "more"))?;
+        }
         for block in blocks {
             let mut space = pass.namespace(|| format!("chain {block}"));
             // The index of a block is witness data, so that all have the same rows.
@@ -137,7 +150,7 @@ impl Chains {
 
 /// What goes wrong in a job.
 #[derive(Clone, Copy, PartialEq)]
-enum Fault {
+pub(crate) enum Fault {
     /// A block is not satisfied.
     Unsatisfied(usize),
     /// The synthesis of a block panics.
@@ -147,26 +160,26 @@ enum Fault {
 }
 
 /// Where block 0 says that it begins, and waits until it is let go on.
-struct Hold {
+pub(crate) struct Hold {
     begun: Sender<()>,
     go_on: Receiver<()>,
 }
 
 /// A job of several parts, x counting up from `first`.
 #[derive(Clone)]
-struct ChainsJob {
-    circuit: Chains,
-    first: u64,
-    parts: usize,
-    fault: Option<Fault>,
-    hold: Option<Arc<Mutex<Hold>>>,
+pub(crate) struct ChainsJob {
+    pub(crate) circuit: Chains,
+    pub(crate) first: u64,
+    pub(crate) parts: usize,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) hold: Option<Arc<Mutex<Hold>>>,
     /// Segments begun.
-    begun: Arc<AtomicUsize>,
+    pub(crate) begun: Arc<AtomicUsize>,
 }
 
-fn chains(odd: Option<usize>, parts: usize) -> ChainsJob {
+pub(crate) fn chains(odd: Option<usize>, parts: usize) -> ChainsJob {
     ChainsJob {
-        circuit: Chains { odd },
+        circuit: Chains::new(odd),
         first: 5,
         parts,
         fault: None,
@@ -268,7 +281,7 @@ impl Workload for ChainsJob {
     }
 }
 
-fn house(circuits: &[Chains]) -> House {
+pub(crate) fn house(circuits: &[Chains]) -> House {
     let house = House::new(&[]);
     for circuit in circuits {
         let output = KeyOutput {
@@ -282,20 +295,25 @@ fn house(circuits: &[Chains]) -> House {
     house
 }
 
-fn engine(house: &mut House, synthesis: Synthesis, hints: &Path, c_from_ab: bool) -> Engine {
+pub(crate) fn engine(
+    house: &mut House,
+    synthesis: Synthesis,
+    hints: &Path,
+    c_from_ab: bool,
+) -> Engine {
     house.config.tuning.synthesis = synthesis;
     house.config.threads = 3;
     let hints = HintStore::open(hints).expect("a hint file or none");
     house.engine_with(PLENTY, Arc::new(cpu(c_from_ab)), hints)
 }
 
-fn prove(engine: &Engine, job: &ChainsJob) -> Result<ProofReply, ProveError> {
+pub(crate) fn prove(engine: &Engine, job: &ChainsJob) -> Result<ProofReply, ProveError> {
     let handle = engine.submit(Arc::new(job.clone()), seeded());
     handle.expect("there is room").wait()
 }
 
 /// Parts synthesised in segments and whole, and circuits that were refused.
-fn counts(engine: &Engine) -> [u64; 3] {
+pub(crate) fn counts(engine: &Engine) -> [u64; 3] {
     let metrics = engine.metrics();
     [
         &metrics.syntheses_cut,
@@ -305,7 +323,7 @@ fn counts(engine: &Engine) -> [u64; 3] {
     .map(|counter| counter.count())
 }
 
-fn surveys(reply: &ProofReply) -> usize {
+pub(crate) fn surveys(reply: &ProofReply) -> usize {
     let spans = reply.timeline.spans();
     spans.iter().filter(|span| span.name == "survey").count()
 }
@@ -313,7 +331,7 @@ fn surveys(reply: &ProofReply) -> usize {
 #[test]
 fn segments_give_the_bytes_of_the_whole_also_where_a_block_is_another() {
     for odd in [None, Some(0), Some(4)] {
-        let mut house = house(&[Chains { odd }]);
+        let mut house = house(&[Chains::new(odd)]);
         let hints = house.directory.path().join("hints.json");
         let job = chains(odd, 3);
         let none = Path::new("");
@@ -349,15 +367,10 @@ fn segments_give_the_bytes_of_the_whole_also_where_a_block_is_another() {
             assert_eq!(counts(&engine), expected);
         }
         let kept = HintStore::open(&hints).expect("written");
-        let id = Chains { odd }.id();
+        let id = Chains::new(odd).id();
         match (odd, kept.find_cut(id.as_str()).expect("kept")) {
-            (
-                None,
-                CutHint::Blocks {
-                    count, is_uniform, ..
-                },
-            ) => {
-                assert_eq!((*count, *is_uniform), (BLOCKS, true));
+            (None, CutHint::Repeats { survey_bytes }) => {
+                assert!((1 << 10..1 << 20).contains(survey_bytes), "{survey_bytes}");
             }
             (Some(_), CutHint::Uncut(reason)) => {
                 // Where the first block is the odd one, the second is told from it.
@@ -375,7 +388,7 @@ fn segments_give_the_bytes_of_the_whole_also_where_a_block_is_another() {
 /// any number of blocks: the circuit is surveyed all the same.
 #[test]
 fn a_hint_that_lies_costs_nothing() {
-    let (regular, odd) = (Chains { odd: None }, Chains { odd: Some(4) });
+    let (regular, odd) = (Chains::new(None), Chains::new(Some(4)));
     let mut house = house(&[regular.clone(), odd.clone()]);
     let hints = house.directory.path().join("hints.json");
     let honest = engine(&mut house, Synthesis::Segments, &hints, true);
@@ -391,7 +404,7 @@ fn a_hint_that_lies_costs_nothing() {
     assert_eq!(reply.parts[0].retries, 0);
     assert_eq!(engine.metrics().verification_failures.count(), 0);
     assert_eq!(counts(&engine), [0, 1, 1]);
-    assert_eq!(reply.synthesis(), "whole");
+    assert_eq!(reply.synthesis(), "whole-differs");
     let kept = HintStore::open(&hints).expect("written");
     assert!(
         matches!(kept.find_cut(odd.id().as_str()), Some(CutHint::Uncut(_))),
@@ -399,24 +412,24 @@ fn a_hint_that_lies_costs_nothing() {
     );
     assert!(kept.find_cut(regular.id().as_str()).is_some());
 
-    let mut store = kept;
-    let other = CutHint::Blocks {
-        count: 0,
-        is_uniform: true,
-        digest: "00".to_owned(),
-    };
-    store.keep_cut(regular.id().as_str(), Some(other));
-    store.save().expect("a writable directory");
     drop(engine);
-    let engine = self::engine(&mut house, Synthesis::Segments, &hints, true);
-    let reply = prove(&engine, &chains(None, 1)).expect("a good job");
-    assert_eq!((reply.parts[0].retries, counts(&engine)), (0, [1, 0, 0]));
-    assert_eq!(reply.synthesis(), "segments");
+    let mut store = kept;
+    for survey_bytes in [0, u64::MAX] {
+        store.keep_cut(
+            regular.id().as_str(),
+            Some(CutHint::Repeats { survey_bytes }),
+        );
+        store.save().expect("a writable directory");
+        let engine = self::engine(&mut house, Synthesis::Segments, &hints, true);
+        let reply = prove(&engine, &chains(None, 1)).expect("a good job");
+        assert_eq!((reply.parts[0].retries, counts(&engine)), (0, [1, 0, 0]));
+        assert_eq!(reply.synthesis(), "segments");
+    }
 }
 
 #[test]
 fn what_goes_wrong_in_a_segment_ends_its_job_alone() {
-    let mut house = house(&[Chains { odd: None }]);
+    let mut house = house(&[Chains::new(None)]);
     let engine = engine(&mut house, Synthesis::Segments, Path::new(""), true);
     prove(&engine, &chains(None, 1)).expect("a good job");
     let error = |fault| {
@@ -447,7 +460,7 @@ fn what_goes_wrong_in_a_segment_ends_its_job_alone() {
 /// after the second such part no more.
 #[test]
 fn a_part_of_another_shape_is_synthesised_whole_and_refused() {
-    let mut house = house(&[Chains { odd: None }]);
+    let mut house = house(&[Chains::new(None)]);
     let engine = engine(&mut house, Synthesis::Segments, Path::new(""), true);
     let good = chains(None, 1);
     let want = prove(&engine, &good).expect("a good job").proof;
@@ -468,7 +481,7 @@ fn a_part_of_another_shape_is_synthesised_whole_and_refused() {
 
 #[test]
 fn a_cancelled_job_begins_no_further_segment() {
-    let mut house = house(&[Chains { odd: None }]);
+    let mut house = house(&[Chains::new(None)]);
     house.config.threads = 1;
     house.config.tuning.synthesis = Synthesis::Segments;
     let engine = house.engine(PLENTY);
@@ -495,7 +508,7 @@ fn a_cancelled_job_begins_no_further_segment() {
 
 #[test]
 fn stored_rows_are_counted_and_reclaimed() {
-    let mut house = house(&[Chains { odd: None }]);
+    let mut house = house(&[Chains::new(None)]);
     let engine = engine(&mut house, Synthesis::Segments, Path::new(""), true);
     let want = prove(&engine, &chains(None, 1)).expect("a good job").proof;
     let held = || engine.budget().usage().held_by(Consumer("templates"));
@@ -510,12 +523,15 @@ fn stored_rows_are_counted_and_reclaimed() {
 
 #[test]
 fn without_room_for_rows_a_part_is_synthesised_whole() {
-    let mut house = house(&[Chains { odd: None }]);
+    let mut house = house(&[Chains::new(None)]);
     let job = chains(None, 1);
     let plenty = engine(&mut house, Synthesis::Segments, Path::new(""), true);
     let bytes = plenty.check(&job.circuit).expect("it fits");
     let want = prove(&plenty, &job).expect("a good job").proof;
     let tight = house.engine(bytes);
     let reply = prove(&tight, &job).expect("a good job");
+    assert_eq!(reply.synthesis(), "whole-no-memory");
     assert_eq!((reply.proof, counts(&tight)), (want, [0, 1, 0]));
+    let instead = tight.metrics().syntheses_instead.counts();
+    assert!(instead.contains(&("no-memory", 1)), "{instead:?}");
 }

@@ -7,6 +7,7 @@ use cuzk_core::CircuitSpec;
 use cuzk_filecoin::fixture::{FixtureOptions, generate};
 use cuzk_filecoin::{FilecoinCircuit, Request};
 
+use super::draw::Drawings;
 use super::{params, prove};
 use crate::args::{Args, DemoArgs};
 use crate::configuration;
@@ -19,6 +20,7 @@ use crate::progress::Progress;
 const SEED: u64 = 1;
 
 pub(super) fn run(args: &Args, demo: &DemoArgs) -> Result<(), Failure> {
+    let drawings = Drawings::begin(&demo.draw, None)?;
     let mut config = configuration::load(args, None)?.config;
     let wrong = |error| Failure::new(Exit::Input, error);
     let progress = Progress::start("making a synthetic request");
@@ -41,9 +43,10 @@ pub(super) fn run(args: &Args, demo: &DemoArgs) -> Result<(), Failure> {
     config.params_directory = directory;
     config.allow_test_params = true;
     // The engine verifies before it answers; what comes here is a valid proof.
-    let mut report = prove::prove_request(&config, &request, |_| Ok(()))?;
-    report.keygen_seconds = keygen_seconds;
-    output::result(args.json, &report)
+    let mut made = prove::prove_request(&config, &request, drawings, |_| Ok(()))?;
+    made.report.keygen_seconds = keygen_seconds;
+    output::result(args.json, &made.report)?;
+    made.drawn
 }
 
 fn directory(demo: &DemoArgs) -> Result<PathBuf, Failure> {

@@ -3,6 +3,7 @@
 mod config;
 mod demo;
 mod doctor;
+mod draw;
 mod fixture;
 mod params;
 mod prove;

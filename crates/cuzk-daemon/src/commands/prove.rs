@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cuzk_core::keygen::sidecar_path;
+use cuzk_core::timeline::{Savings, Utilisation, savings};
 use cuzk_core::{Blinding, Config, Engine, JobOptions, ProofReply, Span, Workload};
 use cuzk_filecoin::{FilecoinWorkload, Request};
 use serde::Serialize;
 
+use super::draw::Drawings;
 use crate::args::{Args, ProveArgs};
 use crate::configuration;
 use crate::exit::Failure;
@@ -20,10 +22,20 @@ use crate::progress::Progress;
 pub(super) fn run(args: &Args, prove: &ProveArgs) -> Result<(), Failure> {
     // That there is a place for the proof is known before it is made.
     let out = files::NewFile::create(&prove.out)?;
+    let drawings = Drawings::begin(&prove.draw, Some(&prove.out))?;
     let config = configuration::load(args, Some(&prove.keys))?.config;
     let request = super::request(&prove.request)?;
-    let report = prove_request(&config, &request, |proof| out.finish_with(proof))?;
-    output::result(args.json, &report)
+    let deliver = |proof: &[u8]| out.finish_with(proof);
+    let Made { report, drawn } = prove_request(&config, &request, drawings, deliver)?;
+    output::result(args.json, &report)?;
+    drawn
+}
+
+/// A proof that has been handed over.
+pub(super) struct Made {
+    pub(super) report: Report,
+    /// Whether its pictures could be written.
+    pub(super) drawn: Result<(), Failure>,
 }
 
 /// How a proof was made, for people and programs.
@@ -47,16 +59,20 @@ pub(super) struct Report {
     counted_peak_bytes: u64,
     process_peak_bytes: Option<u64>,
     pub(super) timeline: Vec<Span>,
+    utilisation: Vec<Utilisation>,
+    savings: Savings,
     #[serde(skip)]
     drawn: String,
 }
 
-/// Checks the vanilla proofs, proves, verifies, and hands the bytes over.
+/// Checks the vanilla proofs, proves, verifies, and hands the bytes over. Pictures are
+/// written also of a job that gave no proof.
 pub(super) fn prove_request(
     config: &Config,
     request: &Request,
+    drawings: Drawings,
     deliver: impl FnOnce(&[u8]) -> Result<(), Failure>,
-) -> Result<Report, Failure> {
+) -> Result<Made, Failure> {
     let begun = Instant::now();
     let progress = Progress::start("checking the request");
     let workload = Arc::new(request.workload()?);
@@ -69,10 +85,18 @@ pub(super) fn prove_request(
         priority: request.priority,
         blinding: Blinding::Fresh,
     };
-    let reply = engine.submit(workload.clone(), options)?.wait()?;
+    let reply = engine.submit(workload.clone(), options)?.wait();
     drop(progress);
-    deliver(&reply.proof)?;
-    Ok(report(&engine, &workload, &reply, begun))
+    let delivered = match &reply {
+        Ok(reply) => deliver(&reply.proof),
+        Err(_) => Ok(()),
+    };
+    // The proof is safe before anything else is written.
+    let drawn = drawings.finish(&workload.label(), &engine.recorded());
+    let reply = reply?;
+    delivered?;
+    let report = report(&engine, &workload, &reply, begun);
+    Ok(Made { report, drawn })
 }
 
 fn report(
@@ -84,6 +108,7 @@ fn report(
     let circuit = workload.circuit();
     let key = engine.keys().path(circuit.as_ref());
     let seconds = begun.elapsed().as_secs_f64();
+    let spans = reply.timeline.spans();
     tracing::info!(
         job = workload.label(),
         parts = reply.parts.len(),
@@ -112,7 +137,9 @@ fn report(
         retries: reply.retries(),
         counted_peak_bytes: engine.budget().usage().peak_bytes,
         process_peak_bytes: machine::peak_bytes(),
-        timeline: reply.timeline.spans(),
+        utilisation: Utilisation::of(&spans),
+        savings: savings(&spans),
+        timeline: spans,
         drawn: reply.timeline.to_string(),
     }
 }
@@ -148,6 +175,10 @@ impl fmt::Display for Report {
             Some(bytes) => writeln!(f, ", the process took {}", output::bytes(bytes))?,
             None => writeln!(f)?,
         }
-        write!(f, "\n{}", self.drawn)
+        writeln!(f, "\n{}", self.drawn)?;
+        for used in &self.utilisation {
+            write!(f, "{used}")?;
+        }
+        write!(f, "\n{}", self.savings)
     }
 }

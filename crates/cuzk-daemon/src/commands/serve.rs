@@ -9,6 +9,7 @@ use serde::Serialize;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::draw::Drawings;
 use crate::args::{Args, ServeArgs};
 use crate::configuration;
 use crate::error::ServeError;
@@ -34,6 +35,7 @@ pub(super) fn run(args: &Args, serve: &ServeArgs) -> Result<(), Failure> {
     .filter_map(|(option, key, value)| Some((option, key.to_owned(), text(value.as_ref()?))))
     .collect();
     let config = configuration::load_with(args, Some(&serve.keys), overrides)?.config;
+    let drawings = Drawings::begin(&serve.draw, None)?;
     let engine = Arc::new(Engine::from_config(&config)?);
     let runtime = Builder::new_multi_thread()
         .worker_threads(LOOP_THREADS)
@@ -41,7 +43,10 @@ pub(super) fn run(args: &Args, serve: &ServeArgs) -> Result<(), Failure> {
         .build()
         .map_err(ServeError::Runtime)?;
     let ended = runtime.block_on(listen(args, &config, &engine));
-    end(runtime, engine, ended?)
+    // However it ended, what was done until then is told.
+    let drawn = drawings.finish("cuzk serve", &engine.recorded());
+    end(runtime, engine, ended?)?;
+    drawn
 }
 
 async fn listen(args: &Args, config: &Config, engine: &Arc<Engine>) -> Result<Ended, Failure> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cuzk_core::{ProofReply, ProveError, STAGES, Timeline};
+use cuzk_core::{ProofReply, ProveError, Timeline};
 
 use super::jobs::Job;
 use crate::wire::AwaitProofResponse;
@@ -75,7 +75,7 @@ fn times(timeline: &Timeline) -> AwaitProofResponse {
         .unwrap_or_else(|| timeline.elapsed().as_secs_f64() * 1000.0);
     let backend_ms = spans
         .iter()
-        .filter(|span| !STAGES.contains(&span.name))
+        .filter(|span| span.lane.is_proving())
         .map(|span| span.length_ms())
         .sum();
     AwaitProofResponse {
@@ -96,8 +96,8 @@ fn milliseconds(value: f64) -> u64 {
 mod tests {
     use std::time::Instant;
 
-    use cuzk_core::config::Synthesis;
-    use cuzk_core::{KeyTier, PartReport, Placed};
+    use cuzk_core::timeline::{Lane, Unit, Work};
+    use cuzk_core::{Filling, KeyTier, PartReport, Placed};
 
     use super::*;
 
@@ -105,7 +105,7 @@ mod tests {
     fn a_placement_is_what_every_part_had() {
         let part = |name, is_pinned, retries| PartReport {
             placed: Placed { name, is_pinned },
-            synthesis: Synthesis::Whole,
+            synthesis: Filling::Whole,
             tier: KeyTier::File,
             device: None,
             retries,
@@ -145,7 +145,13 @@ mod tests {
         timeline.add("synthesis", Some(0), at(501), at(601));
         timeline.add("survey", Some(0), at(510), at(560));
         timeline.add("synthesis", Some(1), at(900), at(950));
-        timeline.add_phases(0, &[("ntt", 20.0), ("msm_h", 30.0)], at(700));
+        let work = |work, name, from, until| {
+            let lane = Lane::Unit(Unit::Cpu, work);
+            timeline.add_in(lane, name, Some(0), None, at(from), at(until));
+        };
+        work(Work::Wait, "slot", 601, 650);
+        work(Work::Compute, "ntt", 650, 670);
+        work(Work::Compute, "msm_h", 670, 700);
         timeline.add("verify", Some(0), at(700), at(705));
         let times = times(&timeline);
         assert_eq!(times.srs_load_ms, 300);

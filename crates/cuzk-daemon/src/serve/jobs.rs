@@ -79,7 +79,7 @@ impl Job {
 
     /// Whether work on it has begun and not ended.
     fn is_running(&self) -> bool {
-        let begun = |timeline: &Timeline| timeline.spans().iter().any(|span| span.name == "queue");
+        let begun = |timeline: &Timeline| timeline.has("queue");
         self.end().is_none()
             && self
                 .engine

@@ -4,6 +4,7 @@ use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
 use cuzk_core::Engine;
+use cuzk_core::timeline::{Sums, Unit};
 
 use super::durations::BUCKET_SECONDS;
 use super::intake::Intake;
@@ -70,6 +71,12 @@ pub(super) fn text(engine: &Engine, jobs: &Jobs, intake: &Intake, uptime: Durati
             ("segments", counted.syntheses_cut.count()),
             ("whole", counted.syntheses_whole.count()),
         ],
+    );
+    page.labelled(
+        "synthesis_instead_total",
+        "Parts synthesised whole although segments were asked for, by why.",
+        "why",
+        counted.syntheses_instead.counts(),
     );
     page.labelled(
         "placement_total",
@@ -170,6 +177,7 @@ pub(super) fn text(engine: &Engine, jobs: &Jobs, intake: &Intake, uptime: Durati
         "What requests may hold together.",
         intake.limit_bytes(),
     );
+    page.times(&engine.sums());
     page.durations(jobs);
     page.0
 }
@@ -197,6 +205,53 @@ impl Page {
         self.head("counter", name, what);
         for (value, count) in counts {
             self.line(format_args!("cuzk_{name}{{{label}=\"{value}\"}} {count}"));
+        }
+    }
+
+    /// Where the time went.
+    fn times(&mut self, sums: &Sums) {
+        self.one(
+            "counter",
+            "spans_dropped_total",
+            "Spans of the timeline that are not kept any more.",
+            sums.dropped,
+        );
+        let name = "stage_seconds_total";
+        self.head("counter", name, "Time spent, by what was done.");
+        for of in &sums.stages {
+            let (stage, seconds) = (of.stage, of.seconds);
+            self.line(format_args!("cuzk_{name}{{stage=\"{stage}\"}} {seconds}"));
+        }
+        let name = "stage_spans_total";
+        self.head("counter", name, "How often it was done.");
+        for of in &sums.stages {
+            let (stage, count) = (of.stage, of.count);
+            self.line(format_args!("cuzk_{name}{{stage=\"{stage}\"}} {count}"));
+        }
+        let device = |unit: Unit| match unit {
+            Unit::Cpu => "cpu".to_owned(),
+            Unit::Device(ordinal) => ordinal.to_string(),
+        };
+        let name = "device_busy_seconds_total";
+        self.head("counter", name, "Time in which a device computed.");
+        for of in &sums.units {
+            let (device, busy) = (device(of.unit), of.busy);
+            self.line(format_args!("cuzk_{name}{{device=\"{device}\"}} {busy}"));
+        }
+        let name = "device_gap_seconds_total";
+        self.head(
+            "counter",
+            name,
+            "Time between kernels, by what everybody did; told eight stretches of work later.",
+        );
+        for of in &sums.units {
+            let device = device(of.unit);
+            for (reason, seconds) in of.gaps {
+                let reason = reason.name();
+                self.line(format_args!(
+                    "cuzk_{name}{{device=\"{device}\",reason=\"{reason}\"}} {seconds}"
+                ));
+            }
         }
     }
 

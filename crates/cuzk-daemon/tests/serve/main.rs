@@ -10,6 +10,7 @@ mod limits;
 mod lost;
 mod names;
 mod numbers;
+mod pictures;
 mod program;
 mod support;
 mod waits;

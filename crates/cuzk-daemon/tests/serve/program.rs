@@ -21,13 +21,15 @@ impl Drop for Served {
 }
 
 impl Served {
-    fn start(socket: &Path) -> Self {
+    fn start(socket: &Path, trace: &Path) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_cuzk"))
             .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", ""])
             .args(["--set", "hints.file=", "--allow-test-params", "--params"])
             .arg(keys())
             .arg("--socket")
             .arg(socket)
+            .arg("--trace")
+            .arg(trace)
             .stdout(Stdio::piped())
             .spawn()
             .expect("the program can be started");
@@ -75,7 +77,8 @@ fn a_server_is_asked_and_told_to_end() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = |name: &str| directory.path().join(name).display().to_string();
     let (socket, request, proof) = (file("s"), file("request.json"), file("proof"));
-    let mut served = Served::start(Path::new(&socket));
+    let trace = file("trace.json");
+    let mut served = Served::start(Path::new(&socket), Path::new(&trace));
     let address = served.address.clone();
     let tcp = ["--address", address.as_str()];
     let unix = ["--socket", socket.as_str()];
@@ -116,10 +119,16 @@ fn a_server_is_asked_and_told_to_end() {
     assert_eq!(code, 2, "{errors}");
     assert!(errors.contains("another process listens on it"), "{errors}");
 
+    assert!(!Path::new(&trace).exists());
     served.terminate();
     let ended = served.process.wait().expect("our child");
     assert_eq!(ended.code(), Some(0));
     assert!(!Path::new(&socket).exists());
+    let trace = std::fs::read(&trace).expect("written at the end");
+    let trace: serde_json::Value = serde_json::from_slice(&trace).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    let verified = |event: &&serde_json::Value| event["name"] == "verify_all";
+    assert_eq!(events.iter().filter(verified).count(), 1);
     let (code, errors) = fails(&["status"]);
     assert_eq!(code, 1);
     assert!(errors.contains("no server answers"), "{errors}");

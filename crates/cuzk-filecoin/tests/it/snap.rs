@@ -1,9 +1,10 @@
 use cuzk_core::Workload;
+use cuzk_synth::assign_growing;
 use filecoin_proofs::constants::SectorShapeBase;
 use storage_proofs_core::merkle::{MerkleProof, MerkleProofTrait};
 use storage_proofs_update::PartitionProof;
 
-use crate::support::{SNAP, check_all, refused, workload};
+use crate::support::{SNAP, check_all, refused, request, workload};
 
 type Partition = PartitionProof<SectorShapeBase>;
 
@@ -28,6 +29,25 @@ fn bad_fields_are_named() {
         refused(SNAP, |it| it.comm_d_new[0] ^= 1),
     ];
     insta::assert_snapshot!(reasons.join("\n"));
+}
+
+/// Where nobody has checked the vanilla proofs, the segment says that they do not hold.
+#[test]
+fn a_segment_whose_leaf_is_another_is_refused() {
+    let mut request = request(SNAP);
+    let bytes = &mut request.vanilla_proofs[0];
+    let mut partition: Partition = bincode::deserialize(bytes).expect("the proof is real");
+    let proofs = &mut partition.challenge_proofs[4];
+    proofs.proof_r_new = proofs.proof_r_old.clone();
+    *bytes = bincode::serialize(&partition).expect("proofs serialise");
+    let workload = request.workload().expect("well formed");
+    let part = workload.part(0).expect("the part exists");
+    for segment in 0..part.segments() {
+        let assigned = assign_growing(false, |pass| part.synthesize(segment, pass));
+        let error = assigned.err().map(|error| error.to_string());
+        let want = "the circuit could not be synthesised: unsatisfiable constraint system";
+        assert_eq!(error.as_deref(), (segment == 4).then_some(want));
+    }
 }
 
 #[test]

@@ -100,7 +100,32 @@ pub(crate) fn check_all(workload: &FilecoinWorkload, constraints: usize) {
         assert_eq!(assigned.densities, blank.densities);
         let inputs = workload.public_inputs(index).expect("inputs compute");
         assert_eq!(assigned.inputs[1..], inputs);
+        is_begun_by_its_first_segment(part.as_ref(), &template, &whole);
         assert!(in_segments(part.as_ref(), &template) == (whole, assigned.inputs));
+    }
+}
+
+/// A segment is of the circuit also where its rows are not taken from a template, and the
+/// first one is how the whole begins.
+fn is_begun_by_its_first_segment(part: &dyn Part, template: &Template, whole: &GrownColumns) {
+    let (shared, block) = (template.shared(), template.block());
+    let each = template.blocks() / part.segments();
+    let rows = shared.constraints + each * block.constraints;
+    let aux = shared.aux + each * block.aux;
+    for segment in 0..part.segments() {
+        let (columns, assigned) =
+            assign_growing(true, |pass| part.synthesize(segment, pass)).expect("synthesises");
+        // Groth16 adds a row for each input.
+        assert_eq!(assigned.sizes.constraints, rows + assigned.inputs.len());
+        assert_eq!(columns.aux.len(), aux);
+        let holds = |row: usize| columns.a[row] * columns.b[row] == columns.c[row];
+        assert!((0..rows).all(holds), "segment {segment}");
+        if segment == 0 {
+            assert!(columns.a[..rows] == whole.a[..rows]);
+            assert!(columns.b[..rows] == whole.b[..rows]);
+            assert!(columns.c[..rows] == whole.c[..rows]);
+            assert!(columns.aux == whole.aux[..aux]);
+        }
     }
 }
 

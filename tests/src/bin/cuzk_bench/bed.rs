@@ -3,13 +3,18 @@
 #[cfg(feature = "cuda")]
 mod device;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::Result;
 use cuzk_budget::{Consumer, Priority, Wait};
-use cuzk_gpu::{Key, KeyChecks, PointCheck};
+use cuzk_core::CircuitSpec;
+use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate_with};
+use cuzk_gpu::fixed_base::Multiplier;
+use cuzk_gpu::{CircuitSizes, Key, KeyChecks, PointCheck};
 use cuzk_pinned::{AcquireRequest, PinnedBacking, PinnedPool};
+use cuzk_tests::mixed::Mixed;
 
 #[cfg(feature = "cuda")]
 pub(crate) use device::{Bed, Laid, name, pool, start};
@@ -23,6 +28,37 @@ pub(crate) fn buffers(pool: &PinnedPool, bytes: &[usize]) -> Result<Vec<PinnedBa
         wait: Wait::with_priority(Priority::NORMAL),
     };
     Ok(pool.try_acquire(&request)?.buffers.into_iter().collect())
+}
+
+/// The key of a circuit in a folder, made there if it is not there yet.
+pub(crate) fn key_in(
+    directory: &Path,
+    circuit: Mixed,
+    multiplier: &dyn Multiplier,
+) -> Result<PathBuf> {
+    let params = directory.join(circuit.params_file());
+    if !params.exists() {
+        let output = KeyOutput {
+            directory,
+            refused: &[],
+            seed: 1,
+        };
+        let begin = Instant::now();
+        let waste = ToxicWaste::from_seed(1);
+        generate_with(multiplier, &circuit, &waste, &output, &|_, _, _| {})?;
+        let seconds = begin.elapsed().as_secs_f64();
+        println!("{}: made in {seconds:.1} s", circuit.id());
+    }
+    Ok(params)
+}
+
+/// Sizes of a circuit, told without a pass over it.
+pub(crate) fn sizes(circuit: Mixed) -> CircuitSizes {
+    CircuitSizes {
+        inputs: 2,
+        aux: (1 << circuit.log_size) - 3,
+        constraints: 1 << circuit.log_size,
+    }
 }
 
 /// A key file that was made here. Where a device brings its points, it checks them.

@@ -47,7 +47,7 @@ pub(crate) struct Options {
     /// Logarithm of the domain at which it does.
     #[arg(long, default_value_t = 22)]
     peer_batch_log_size: u32,
-    /// Where test keys are written while they are used.
+    /// Where test keys are made and found again; without it, where temporary files are.
     #[arg(long, value_name = "DIR")]
     keys: Option<std::path::PathBuf>,
 }

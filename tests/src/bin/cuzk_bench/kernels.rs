@@ -36,7 +36,7 @@ pub(crate) struct Options {
     /// Number of the device.
     #[arg(long, default_value_t = 0)]
     device: usize,
-    /// Where test keys are written while they are used.
+    /// Where test keys are made and found again; without it, where temporary files are.
     #[arg(long, value_name = "DIR")]
     keys: Option<PathBuf>,
 }

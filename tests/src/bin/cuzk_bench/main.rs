@@ -5,6 +5,7 @@ mod bed;
 mod cpu_prove;
 #[cfg(feature = "cuda")]
 mod device_prove;
+mod draw;
 #[cfg(feature = "cuda")]
 mod kernels;
 #[cfg(feature = "cuda")]
@@ -35,6 +36,8 @@ struct Bench {
 enum Command {
     /// A 2 KiB proof on the CPU, synthesis included, beside bellperson's prover.
     CpuProve(cpu_prove::Options),
+    /// Spans that a measurement wrote, as a picture.
+    Draw(draw::Options),
     /// One proof of any kind and size, judged by the stock verifier.
     OneProof(one_proof::Options),
     /// Key generation beside bellperson's.
@@ -74,6 +77,7 @@ struct Common {
 fn main() -> Result<()> {
     match Bench::parse().command {
         Command::CpuProve(options) => cpu_prove::run(&options),
+        Command::Draw(options) => draw::run(&options),
         Command::OneProof(options) => one_proof::run(&options),
         Command::Params(options) => params::run(&options),
         Command::Replay(options) => replay::run(&options),

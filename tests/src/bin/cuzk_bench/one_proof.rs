@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use cuzk_core::config::DevicePolicy;
 use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate};
+use cuzk_core::timeline::Lane;
 use cuzk_core::{CircuitSpec, Config, Engine, JobOptions, Workload};
 use cuzk_filecoin::fixture::{self, FixtureOptions};
 use cuzk_filecoin::{FilecoinCircuit, ProofKind, Request, SectorSize};
@@ -246,8 +247,10 @@ fn prove(options: &Options, files: &Path, told: &mut Told) -> Result<()> {
         "a proof a part"
     );
     std::fs::write(proof_path(files), &reply.proof)?;
-    for span in reply.timeline.spans() {
-        *told.phases_ms.entry(span.name.to_owned()).or_default() += span.length_ms();
+    // The spans of single threads lie within the part's synthesis.
+    let spans = reply.timeline.spans().into_iter();
+    for span in spans.filter(|span| !matches!(span.lane, Lane::Core(_))) {
+        *told.phases_ms.entry(span.name.to_string()).or_default() += span.length_ms();
     }
     told.counted_bytes = engine.budget().usage().peak_bytes;
     Ok(())

@@ -214,6 +214,8 @@ impl Subject {
             done?;
             costs.insert(way, cost);
         }
+        let (again, survey) = counted(|| template(&self.circuit, false));
+        drop(again?);
         let pairs = [
             (
                 "1 thread",
@@ -246,6 +248,10 @@ impl Subject {
                 let pairs: Vec<_> = pairs.zip(samples[&peer].iter().copied()).collect();
                 let mut case = Case::paired(case, name, &pairs);
                 self.tell(&mut case, &costs[&ours], &costs[&peer]);
+                case.more
+                    .insert("template_held_bytes", survey.held_bytes.into());
+                case.more
+                    .insert("survey_peak_bytes", survey.peak_bytes.into());
                 case
             })
             .collect())
@@ -304,6 +310,8 @@ impl Subject {
         case.more.insert("peer_peak_bytes", peer.peak_bytes.into());
         case.more
             .insert("template_bytes", self.template.bytes().into());
+        case.more
+            .insert("survey_bytes", self.template.survey_bytes().into());
         case.more.insert("survey_ms", self.survey_ms.round().into());
         if let (Some(ours), Some(peer)) = (ours.instructions, peer.instructions) {
             case.more.insert("instructions", ours.into());

@@ -165,8 +165,10 @@ impl Model {
                 devices,
             } => {
                 self.put(part, After(Synthesise));
-                if let Some(job) = self.jobs.get(&part.job) {
-                    self.circuits.insert(job.circuit, (is_shared, devices));
+                if let Some(job) = self.jobs.get(&part.job)
+                    && let Some(known) = self.circuits.get_mut(&job.circuit)
+                {
+                    *known = (is_shared.unwrap_or(known.0), devices);
                 }
             }
             Event::Proved(part) => {

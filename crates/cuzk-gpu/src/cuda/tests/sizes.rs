@@ -1,7 +1,7 @@
 //! The plan of bytes, without a device.
 
 use crate::cpu::h::CSource;
-use crate::cuda::plan::{Counts, Cut, Cutting, Needs, QUERIES, Workspace, align, rows_bytes};
+use crate::cuda::plan::{Counts, Cutting, Needs, QUERIES, Workspace, align, rows_bytes};
 use crate::cuda::resident::ResidentShape;
 use crate::key::Section;
 use crate::shape::CircuitSizes;
@@ -16,8 +16,8 @@ const CUTTING: Cutting = Cutting {
 fn windows_cover_a_scalar_and_chunks_every_entry() {
     for log in 0..=27 {
         for count in [(1usize << log) - 1, 1 << log, (1 << log) + 1] {
-            let cut = Cut::new(count, 1 << 24, None);
-            assert!((10..=18).contains(&cut.window_bits), "{cut:?}");
+            let cut = CUTTING.cut(count);
+            assert!((10..=16).contains(&cut.window_bits), "{cut:?}");
             assert!(cut.windows() * cut.window_bits as usize >= 255, "{cut:?}");
             assert!(
                 (cut.windows() - 1) * (cut.window_bits as usize) < 255,
@@ -29,16 +29,31 @@ fn windows_cover_a_scalar_and_chunks_every_entry() {
     }
 }
 
-/// A query with fewer full scalars than the most may have more windows: the rows must
-/// have room for it too.
+/// Widths that measurements bore out, and more entries never with narrower windows.
 #[test]
-fn rows_have_room_for_every_number_of_full_scalars() {
+fn windows_widen_with_the_entries() {
+    let bits = |count: usize| CUTTING.cut(count).window_bits;
+    let chosen = [1, 1 << 16, 218_000, 1 << 20, 1 << 22, 1 << 24, 1 << 27].map(bits);
+    assert_eq!(chosen, [10, 12, 12, 13, 15, 16, 16]);
+    let counts = (1..400_000).step_by(61).chain((0..28).map(|log| 1 << log));
+    let mut counts: Vec<usize> = counts.collect();
+    counts.sort_unstable();
+    assert!(counts.iter().is_sorted_by_key(|&count| bits(count)));
+}
+
+/// A query with fewer full scalars than the most may have more windows: there must be
+/// room for it too, also where the last piece of a key is a short one.
+#[test]
+fn there_is_room_for_every_number_of_full_scalars() {
     for count in [1usize, 40, 5_000, 300_000, 9_000_000] {
         for section in QUERIES {
             let rows = rows_bytes(section, count, &CUTTING);
+            let room = CUTTING.query_bytes(section, count, false, 0);
             for rest in (1..=count).step_by((count / 997).max(1)) {
                 let cut = CUTTING.cut(rest);
                 assert!(rows >= cut.rows_bytes(section), "{section} {count} {rest}");
+                let wanted = 2 * align(rest as u64 * 4) + cut.work_bytes(section, 132);
+                assert!(room >= wanted, "{section} {count} {rest}");
             }
         }
     }

@@ -10,7 +10,6 @@ use anyhow::{Context, Result, ensure};
 use blstrs::Scalar;
 use cuzk_budget::Budget;
 use cuzk_core::circuit_shape;
-use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate_with};
 use cuzk_gpu::cuda::CudaBackend;
 use cuzk_gpu::{Backend, CircuitShape, Columns, Key, ProveRequest, Proved};
 use cuzk_gpu::{DeviceBuffers, DeviceOptions, KeyMemory, Section};
@@ -20,7 +19,7 @@ use cuzk_synth::{AssignColumns, assign};
 use cuzk_tests::mixed::Mixed;
 use tempfile::TempDir;
 
-use super::{buffers, open_key};
+use super::{buffers, key_in, open_key, sizes};
 
 /// Bytes of each of the two buffers through which a key is loaded.
 const STAGING_BYTES: usize = 64 << 20;
@@ -77,29 +76,18 @@ impl Bed {
         Ok(Self { gpu, pool })
     }
 
-    /// Makes the circuit's key in a folder of its own under `keys`, and synthesises
-    /// the circuit.
+    /// The circuit synthesised, and its key: found under `keys` or made there, or without
+    /// `keys` in a folder of its own.
     pub(crate) fn lay(&self, circuit: Mixed, keys: Option<&Path>) -> Result<Laid<'_>> {
         let name = name(circuit);
-        let directory = match keys {
-            Some(path) => tempfile::tempdir_in(path),
-            None => tempfile::tempdir(),
-        }?;
-        let output = KeyOutput {
-            directory: directory.path(),
-            refused: &[],
-            seed: 1,
+        let temporary = match keys {
+            Some(_) => None,
+            None => Some(tempfile::tempdir()?),
         };
-        let begin = Instant::now();
-        let waste = ToxicWaste::from_seed(1);
-        let made = generate_with(&self.gpu, &circuit, &waste, &output, &|_, _, _| {})?;
-        println!("{name}: key made in {:.1} s", begin.elapsed().as_secs_f64());
-        let key = open_key(&made.params)?;
-        let layout = self.gpu.layout(&cuzk_gpu::CircuitSizes {
-            inputs: made.sizes.inputs,
-            aux: made.sizes.aux,
-            constraints: made.sizes.constraints,
-        });
+        let directory = keys.or(temporary.as_ref().map(TempDir::path));
+        let params = key_in(directory.expect("one of the two"), circuit, &self.gpu)?;
+        let key = open_key(&params)?;
+        let layout = self.gpu.layout(&sizes(circuit));
         let begin = Instant::now();
         let bytes: Vec<usize> = layout.lens().iter().map(|len| len * 32).collect();
         let mut columns = Columns::from_buffers(buffers(&self.pool, &bytes)?, &layout);
@@ -120,13 +108,13 @@ impl Bed {
         key.check_shape(&shape)?;
         Ok(Laid {
             gpu: &self.gpu,
-            params: made.params,
+            params,
             column_bytes: bytes.iter().map(|bytes| *bytes as u64).sum(),
             inputs: assigned.inputs,
             shape,
             key,
             columns: Some(columns),
-            _directory: directory,
+            _temporary: temporary,
         })
     }
 }
@@ -147,7 +135,7 @@ pub(crate) struct Laid<'a> {
     shape: Arc<CircuitShape>,
     key: Arc<Key>,
     columns: Option<Columns>,
-    _directory: TempDir,
+    _temporary: Option<TempDir>,
 }
 
 impl Laid<'_> {

@@ -8,7 +8,6 @@ use std::time::Instant;
 use anyhow::Result;
 use cuzk_budget::Budget;
 use cuzk_core::CircuitSpec;
-use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate_with};
 use cuzk_gpu::Backend;
 use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
 #[cfg(feature = "cuda")]
@@ -104,22 +103,7 @@ impl Host {
         let directory = directory.expect("one of the two");
         // One slot: nothing is proved here.
         let place = self.start(Tier::Resident, 1, 0, None)?;
-        let params = directory.join(circuit.params_file());
-        if !params.exists() {
-            let output = KeyOutput {
-                directory,
-                refused: &[],
-                seed: 1,
-            };
-            let begin = Instant::now();
-            let waste = ToxicWaste::from_seed(1);
-            generate_with(place.multiplier(), &circuit, &waste, &output, &|_, _, _| {})?;
-            println!(
-                "{}: made in {:.1} s",
-                circuit.id(),
-                begin.elapsed().as_secs_f64()
-            );
-        }
+        let params = bed::key_in(directory, circuit, place.multiplier())?;
         let key = bed::open_key(&params)?;
         let begin = Instant::now();
         let backend = place.backend();

@@ -6,15 +6,14 @@ use anyhow::{Context, Result, ensure};
 use blstrs::Scalar;
 use cuzk_core::circuit_shape;
 use cuzk_gpu::{
-    Backend, CircuitShape, CircuitSizes, Column, ColumnLayout, Columns, Key, ProveRequest, Section,
-    Upload,
+    Backend, CircuitShape, Column, ColumnLayout, Columns, Key, ProveRequest, Section, Upload,
 };
 use cuzk_pinned::PinnedPool;
 use cuzk_synth::{AssignColumns, Assigned, assign};
 use cuzk_tests::mixed::Mixed;
 
 use super::feed::feed;
-use crate::bed::buffers;
+use crate::bed::{buffers, sizes};
 
 /// The assignments, with the circuit's key.
 pub(super) struct Prepared {
@@ -198,15 +197,6 @@ fn restore(column: &mut Column, kept: &[Scalar]) {
     let (used, rest) = scalars.split_at_mut(kept.len());
     used.copy_from_slice(kept);
     rest.fill(Scalar::from(0));
-}
-
-/// Sizes of a circuit, told without a pass over it.
-fn sizes(circuit: Mixed) -> CircuitSizes {
-    CircuitSizes {
-        inputs: 2,
-        aux: (1 << circuit.log_size) - 3,
-        constraints: 1 << circuit.log_size,
-    }
 }
 
 fn take_columns(pool: &PinnedPool, layout: &ColumnLayout) -> Result<Columns> {

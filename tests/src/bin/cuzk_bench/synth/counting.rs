@@ -63,6 +63,8 @@ pub(crate) struct Cost {
     pub(crate) allocations: u64,
     /// The most bytes that it had allocated at once.
     pub(crate) peak_bytes: u64,
+    /// Bytes that what it gave still has allocated.
+    pub(crate) held_bytes: u64,
     /// Instructions outside of the system, of all threads that it started.
     pub(crate) instructions: Option<u64>,
 }
@@ -80,6 +82,7 @@ pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (T, Cost) {
     let cost = Cost {
         allocations: ALLOCATIONS.load(Ordering::Relaxed),
         peak_bytes: PEAK_BYTES.load(Ordering::Relaxed).max(0) as u64,
+        held_bytes: BYTES.load(Ordering::Relaxed).max(0) as u64,
         instructions: instructions.and_then(Instructions::stop),
     };
     (done, cost)

@@ -128,7 +128,8 @@ impl World {
             (true, _) => self.failure(part),
             (false, _) => Event::Synthesised {
                 part,
-                is_shared: kind.is_shared,
+                // Some are made in another way.
+                is_shared: (!self.fails()).then_some(kind.is_shared),
                 devices: kind.devices,
             },
         };

@@ -1,0 +1,211 @@
+//! The survey: whether a circuit repeats where it is said to, found out at its first part
+//! or before the first job.
+
+use std::sync::Arc;
+
+use cuzk_budget::Reservation;
+use cuzk_gpu::{CColumn, Key};
+use cuzk_synth::{Cut, CutHint, Extend, Pass, Template, Uncut, survey};
+
+use super::{Job, Shared, refused, sizes_from_key};
+use crate::config::{Sizing, Synthesis};
+use crate::error::{Failure, ProveError};
+use crate::templates::{CutCircuit, Found, Seen, Surveying};
+use crate::{CircuitSpec, Obstacle};
+
+/// Bytes that a survey may take, and a template at the most: twice what a challenge of a
+/// 32 GiB PoRep takes with C while its lists grow.
+const SURVEY_BYTES_MAX: u64 = 1 << 30;
+
+/// And at the least.
+const SURVEY_BYTES_MIN: u64 = 1 << 16;
+
+/// Bytes that a row takes at the most, on the average, in the circuits that are known.
+const BYTES_PER_ROW: u64 = 160;
+
+/// A circuit as what it repeats, or why it is synthesised whole.
+pub(super) type Known = Result<Arc<CutCircuit>, Obstacle>;
+
+/// Why parts of circuits that repeat are not synthesised in segments, or that they are.
+pub(super) fn asked(shared: &Shared) -> Result<bool, Obstacle> {
+    match (shared.tuning.synthesis, shared.tuning.sizing) {
+        (Synthesis::Whole, _) => Ok(false),
+        (Synthesis::Segments, Sizing::Growing) => Err(Obstacle::Growing),
+        (Synthesis::Segments, Sizing::Exact) => Ok(true),
+    }
+}
+
+/// Stores the rows of a circuit before a part of it asks for them. None if they are not
+/// asked for, or there is no room for them.
+pub(crate) fn store(
+    shared: &Shared,
+    circuit: &dyn CircuitSpec,
+    key: &Key,
+) -> Result<Option<Arc<CutCircuit>>, ProveError> {
+    let (Ok(true), Some(cut)) = (asked(shared), circuit.cut()) else {
+        return Ok(None);
+    };
+    let known = match shared.templates.find(&circuit.id()) {
+        Found::Cut(cut) => Ok(cut),
+        Found::Whole(obstacle) => Err(obstacle),
+        Found::Unknown(surveying) => {
+            let look = Look {
+                shared,
+                circuit,
+                key,
+                part: 0,
+                cut,
+                job: None,
+            };
+            look.find_out(surveying, None)
+                .map_err(|failure| failure.error)?
+        }
+    };
+    Ok(known.ok())
+}
+
+/// A circuit to be surveyed.
+pub(super) struct Look<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) circuit: &'a dyn CircuitSpec,
+    pub(super) key: &'a Key,
+    /// The part that does it.
+    pub(super) part: usize,
+    pub(super) cut: Cut,
+    /// With which it is given up.
+    pub(super) job: Option<&'a Job>,
+}
+
+impl Look<'_> {
+    /// Surveys the circuit, and keeps what was found. `work` is what the part holds.
+    pub(super) fn find_out(
+        &self,
+        surveying: Surveying<'_>,
+        work: Option<&mut Reservation>,
+    ) -> Result<Known, Failure> {
+        let Self { shared, key, .. } = *self;
+        let id = self.circuit.id();
+        let hint = shared.shapes.cut(&id);
+        if let Some(CutHint::Uncut(reason)) = hint {
+            tracing::info!(circuit = %id, reason, "synthesised whole, as an earlier survey found");
+            surveying.differs();
+            return Ok(Err(Obstacle::Differs));
+        }
+        let (template, memory) = match self.with_memory(&surveying, work, hint)? {
+            Surveyed::Repeats(template, memory) => (*template, memory),
+            Surveyed::NoMemory => return Ok(Err(Obstacle::NoMemory)),
+            Surveyed::Uncut(uncut) => {
+                self.refuse(uncut.to_string());
+                surveying.differs();
+                return Ok(Err(Obstacle::Differs));
+            }
+        };
+        let (sizes, densities) = (template.sizes(), template.densities());
+        let shape = shared
+            .shapes
+            .learn(&id, self.part, &sizes, &densities, key)
+            .map_err(Failure::fatal)?;
+        let seen = Seen {
+            blocks: template.blocks(),
+            is_uniform: template.is_uniform(),
+            digest: template.digest(),
+        };
+        shared.templates.keep_seen(&id, seen);
+        let (blocks, bytes) = (seen.blocks, template.bytes());
+        let survey_bytes = template.survey_bytes();
+        tracing::info!(circuit = %id, blocks, bytes, "the circuit repeats, and is stored once");
+        shared
+            .shapes
+            .keep_cut(&id, Some(CutHint::Repeats { survey_bytes }));
+        Ok(Ok(surveying.cut(template, shape, memory)))
+    }
+
+    /// Says that the circuit does not repeat, and remembers it.
+    pub(super) fn refuse(&self, reason: String) {
+        let id = self.circuit.id();
+        self.shared.metrics.cuts_refused.add(1);
+        tracing::warn!(circuit = %id, reason, "synthesised whole: the circuit is not cut");
+        self.shared
+            .shapes
+            .keep_cut(&id, Some(CutHint::Uncut(reason)));
+    }
+
+    /// Surveys in as much memory as an earlier one took or, if that is not known or too
+    /// little, as much as any could take, or half or a quarter of it.
+    fn with_memory(
+        &self,
+        surveying: &Surveying<'_>,
+        mut work: Option<&mut Reservation>,
+        hint: Option<CutHint>,
+    ) -> Result<Surveyed, Failure> {
+        let rows = sizes_from_key(self.key).constraints as u64;
+        let bound = rows.saturating_mul(BYTES_PER_ROW);
+        let bound = bound.clamp(SURVEY_BYTES_MIN, SURVEY_BYTES_MAX);
+        if let Some(CutHint::Repeats { survey_bytes }) = hint {
+            let bytes = survey_bytes.clamp(SURVEY_BYTES_MIN, bound);
+            let Some(memory) = surveying.memory(work.as_deref_mut(), bytes) else {
+                return Ok(Surveyed::NoMemory);
+            };
+            match self.survey(memory)? {
+                Surveyed::Uncut(Uncut::TooLarge { .. }) => {}
+                surveyed => return Ok(surveyed),
+            }
+        }
+        let mut asks = [bound, bound / 2, bound / 4].into_iter();
+        let Some(memory) = asks.find_map(|bytes| surveying.memory(work.as_deref_mut(), bytes))
+        else {
+            return Ok(Surveyed::NoMemory);
+        };
+        let is_less = memory.bytes() < bound;
+        Ok(match self.survey(memory)? {
+            // With more, it might not be.
+            Surveyed::Uncut(Uncut::TooLarge { .. }) if is_less => Surveyed::NoMemory,
+            surveyed => surveyed,
+        })
+    }
+
+    /// By the first block alone, if an earlier survey of the whole found that it tells the
+    /// rest, and it is the one that it saw.
+    fn survey(&self, memory: Reservation) -> Result<Surveyed, Failure> {
+        let seen = self.shared.templates.seen(&self.circuit.id());
+        if let Some(seen) = seen.filter(|seen| seen.is_uniform) {
+            let extend = Extend::FirstBlock {
+                blocks: seen.blocks,
+            };
+            let found = self.look(extend, &memory)?;
+            if let Ok(template) = found
+                && template.digest() == seen.digest
+            {
+                return Ok(Surveyed::Repeats(Box::new(template), memory));
+            }
+        }
+        Ok(match self.look(Extend::Whole, &memory)? {
+            Ok(template) => Surveyed::Repeats(Box::new(template), memory),
+            Err(uncut) => Surveyed::Uncut(uncut),
+        })
+    }
+
+    fn look(
+        &self,
+        extend: Extend,
+        memory: &Reservation,
+    ) -> Result<Result<Template, Uncut>, Failure> {
+        let with_c = self.shared.backends.any().c_column() == CColumn::Synthesised;
+        let limit_bytes = usize::try_from(memory.bytes()).unwrap_or(usize::MAX);
+        let circuit = |pass: &mut Pass<'_>| {
+            if let Some(job) = self.job {
+                job.ends(pass);
+            }
+            self.circuit.synthesize_blank(pass)
+        };
+        survey(self.cut, extend, with_c, limit_bytes, circuit)
+            .map_err(|source| refused(self.part, source))
+    }
+}
+
+/// What came of a survey.
+enum Surveyed {
+    Repeats(Box<Template>, Reservation),
+    Uncut(Uncut),
+    NoMemory,
+}

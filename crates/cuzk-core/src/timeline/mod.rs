@@ -1,0 +1,184 @@
+//! Where time goes: a span for each stretch of work or waiting of each part of each job.
+//!
+//! A span is recorded once, when it ends, from two moments: into the engine's ring, which
+//! all jobs share and which keeps the last ones ([`Recorded`]), into sums that only grow
+//! ([`Sums`]), and into the job's own [`Timeline`], which its reply carries.
+//!
+//! From spans follow how busy each device was and why it was not ([`Utilisation`]), what a
+//! job would gain if something took no time ([`savings`]), and two pictures: a waterfall
+//! ([`svg`]) and a file for trace viewers ([`trace_json`]). All of them take any list of
+//! spans, also one that was read from a file ([`read_spans`]).
+
+mod account;
+mod critical;
+mod intervals;
+mod lane;
+mod recorder;
+mod rows;
+mod span;
+mod svg;
+mod text;
+mod trace;
+mod utilisation;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+pub use account::UnitSeconds;
+pub use critical::{Saving, Savings, savings};
+pub use lane::{Lane, Unit, Work};
+pub(crate) use recorder::Recorder;
+pub use recorder::{Recorded, StageSeconds, Sums};
+pub use span::{Label, Span, SpansError, read_spans};
+pub use svg::svg;
+pub use trace::trace_json;
+pub use utilisation::{Gap, Reason, Utilisation};
+
+use crate::lock::lock;
+
+/// Spans kept of one job; more are counted and dropped.
+const SPANS_MAX: usize = 1 << 14;
+
+/// Spans of one part for which there is room from the start.
+const SPANS_PER_PART: usize = 48;
+
+/// The spans of one job. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Timeline(Arc<Job>);
+
+#[derive(Debug)]
+struct Job {
+    epoch: Instant,
+    label: Option<Label>,
+    recorder: Option<Arc<Recorder>>,
+    spans: Mutex<OfJob>,
+}
+
+#[derive(Debug, Default)]
+struct OfJob {
+    spans: Vec<Span>,
+    dropped: u64,
+}
+
+impl Timeline {
+    /// A timeline of no engine's job, which begins now.
+    pub fn start() -> Self {
+        Self::new(None, None, 0)
+    }
+
+    /// The timeline of a job, which begins now. Its spans go to `recorder` too.
+    pub(crate) fn of_job(recorder: Arc<Recorder>, label: &str, parts: usize) -> Self {
+        let room = parts.saturating_mul(SPANS_PER_PART).min(SPANS_MAX);
+        Self::new(Some(recorder), Some(label.into()), room)
+    }
+
+    fn new(recorder: Option<Arc<Recorder>>, label: Option<Label>, room: usize) -> Self {
+        Self(Arc::new(Job {
+            epoch: Instant::now(),
+            label,
+            recorder,
+            spans: Mutex::new(OfJob {
+                spans: Vec::with_capacity(room),
+                dropped: 0,
+            }),
+        }))
+    }
+
+    /// Adds a span of one of the engine's stages between two moments.
+    pub fn add(&self, name: &'static str, part: Option<usize>, from: Instant, until: Instant) {
+        self.add_in(Lane::of_stage(name), name, part, None, from, until);
+    }
+
+    /// Adds a span between two moments.
+    pub fn add_in(
+        &self,
+        lane: Lane,
+        name: &'static str,
+        part: Option<usize>,
+        bytes: Option<u64>,
+        from: Instant,
+        until: Instant,
+    ) {
+        let on = |epoch: Instant| {
+            let at = |moment: Instant| {
+                let passed = moment.saturating_duration_since(epoch);
+                passed.as_secs_f64() * 1000.0
+            };
+            Span {
+                name: name.into(),
+                lane,
+                job: self.0.label.clone(),
+                part,
+                start_ms: at(from),
+                end_ms: at(until.max(from)),
+                bytes,
+            }
+        };
+        if let Some(recorder) = &self.0.recorder {
+            recorder.push(name, on(recorder.epoch()));
+        }
+        let span = on(self.0.epoch);
+        let mut of_job = lock(&self.0.spans);
+        if of_job.spans.len() < SPANS_MAX {
+            of_job.spans.push(span);
+        } else {
+            of_job.dropped += 1;
+        }
+    }
+
+    /// Runs `work` and adds how long it took.
+    pub fn time<T>(&self, name: &'static str, part: Option<usize>, work: impl FnOnce() -> T) -> T {
+        let from = Instant::now();
+        let result = work();
+        self.add(name, part, from, Instant::now());
+        result
+    }
+
+    /// Runs `work` of a part, which this thread computes alone, in the lane of a core.
+    pub(crate) fn time_on_core<T>(
+        &self,
+        name: &'static str,
+        part: usize,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let seat = self.0.recorder.as_ref().map(|recorder| recorder.seat());
+        let lane = Lane::Core(seat.as_ref().map_or(0, |seat| seat.number));
+        let from = Instant::now();
+        let result = work();
+        self.add_in(lane, name, Some(part), None, from, Instant::now());
+        result
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.0.epoch.elapsed()
+    }
+
+    /// The spans so far, in order of their start.
+    pub fn spans(&self) -> Vec<Span> {
+        let mut spans = lock(&self.0.spans).spans.clone();
+        spans.sort_by(|a, b| a.start_ms.total_cmp(&b.start_ms));
+        spans
+    }
+
+    /// Whether any span has this name.
+    pub fn has(&self, name: &str) -> bool {
+        let of_job = lock(&self.0.spans);
+        of_job.spans.iter().any(|span| span.name == name)
+    }
+
+    /// Spans that were not kept.
+    pub fn dropped(&self) -> u64 {
+        lock(&self.0.spans).dropped
+    }
+
+    /// Milliseconds of all spans of a name together.
+    pub fn total_ms(&self, name: &str) -> f64 {
+        let of_job = lock(&self.0.spans);
+        let named = of_job.spans.iter().filter(|span| span.name == name);
+        named.map(Span::length_ms).sum()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

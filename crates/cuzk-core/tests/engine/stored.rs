@@ -1,0 +1,456 @@
+//! Surveys and stored rows: before the first job, by several jobs at once, given up,
+//! without memory, and doubted.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use bellpepper_core::{ConstraintSystem, SynthesisError};
+use bellperson::groth16::{PreparedVerifyingKey, Proof};
+use blstrs::{Bls12, Scalar};
+use cuzk_budget::Consumer;
+use cuzk_core::config::{KeyTier, Sizing, Synthesis};
+use cuzk_core::{
+    CircuitId, CircuitSpec, Engine, JobHandle, Part, ProofReply, ProveError, Workload,
+    WorkloadError,
+};
+use cuzk_synth::{Cut, HintStore, Pass};
+use ff::Field;
+
+use crate::backends::Faulty;
+use crate::segments::{Chains, ChainsJob, chains, counts, engine, house, prove, surveys};
+use crate::toy::House;
+use crate::{PLENTY, seeded, until};
+
+const REGULAR: Chains = Chains::new(None);
+const NO_HINTS: &str = "";
+
+/// What happens before a synthesis.
+type Hook = Arc<dyn Fn(&mut Pass<'_>) -> Result<(), SynthesisError> + Send + Sync>;
+
+fn nothing() -> Hook {
+    Arc::new(|_| Ok(()))
+}
+
+/// A job of chains with something before its syntheses.
+#[derive(Clone)]
+struct Hooked {
+    job: ChainsJob,
+    blank: Hook,
+    segment: Hook,
+    whole: Hook,
+}
+
+impl Hooked {
+    fn new() -> Self {
+        Self {
+            job: chains(None, 1),
+            blank: nothing(),
+            segment: nothing(),
+            whole: nothing(),
+        }
+    }
+}
+
+struct HookedSpec(Hook);
+
+impl CircuitSpec for HookedSpec {
+    fn id(&self) -> CircuitId {
+        REGULAR.id()
+    }
+
+    fn params_file(&self) -> String {
+        REGULAR.params_file()
+    }
+
+    fn vk_file(&self) -> String {
+        REGULAR.vk_file()
+    }
+
+    fn params_digest(&self) -> Option<String> {
+        REGULAR.params_digest()
+    }
+
+    fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        (self.0)(pass)?;
+        REGULAR.synthesize_blank(pass)
+    }
+
+    fn cut(&self) -> Option<Cut> {
+        REGULAR.cut()
+    }
+}
+
+struct HookedPart {
+    part: Box<dyn Part>,
+    segment: Hook,
+    whole: Hook,
+}
+
+impl Part for HookedPart {
+    fn segments(&self) -> usize {
+        self.part.segments()
+    }
+
+    fn synthesize(&self, segment: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        (self.segment)(pass)?;
+        self.part.synthesize(segment, pass)
+    }
+
+    fn synthesize_whole(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        (self.whole)(pass)?;
+        self.part.synthesize_whole(pass)
+    }
+}
+
+impl Workload for Hooked {
+    fn label(&self) -> String {
+        self.job.label()
+    }
+
+    fn circuit(&self) -> Arc<dyn CircuitSpec> {
+        Arc::new(HookedSpec(Arc::clone(&self.blank)))
+    }
+
+    fn part_count(&self) -> usize {
+        self.job.part_count()
+    }
+
+    fn part(&self, index: usize) -> Result<Box<dyn Part>, WorkloadError> {
+        Ok(Box::new(HookedPart {
+            part: self.job.part(index)?,
+            segment: Arc::clone(&self.segment),
+            whole: Arc::clone(&self.whole),
+        }))
+    }
+
+    fn verify(
+        &self,
+        vk: &PreparedVerifyingKey<Bls12>,
+        proofs: &[Proof<Bls12>],
+    ) -> Result<bool, WorkloadError> {
+        self.job.verify(vk, proofs)
+    }
+
+    fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {
+        self.job.encode(proofs)
+    }
+}
+
+fn submit(engine: &Engine, job: &Hooked) -> JobHandle {
+    let handle = engine.submit(Arc::new(job.clone()), seeded());
+    handle.expect("there is room")
+}
+
+fn held(engine: &Engine, consumer: &'static str) -> u64 {
+    engine.budget().usage().held_by(Consumer(consumer))
+}
+
+fn instead(engine: &Engine) -> Vec<(&'static str, u64)> {
+    let counts = engine.metrics().syntheses_instead.counts();
+    counts.into_iter().filter(|(_, count)| *count > 0).collect()
+}
+
+/// A hook that says that it is reached, and waits until it is let go on.
+fn stop() -> (Hook, Receiver<()>, Sender<()>) {
+    let (reached, is_reached) = channel();
+    let (let_go, go_on) = channel();
+    let ends = Mutex::new((reached, go_on));
+    let hook: Hook = Arc::new(move |_| {
+        let (reached, go_on) = &*ends.lock().expect("no panic under the lock");
+        // A test that has ended lets everything go on.
+        let _ = reached.send(());
+        let _ = go_on.recv();
+        Ok(())
+    });
+    (hook, is_reached, let_go)
+}
+
+#[test]
+fn warmed_circuits_are_surveyed_before_their_first_part() {
+    let mut house = house(&[REGULAR, Chains::new(Some(4))]);
+    let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
+    let plan = engine.warm(&[&REGULAR]).expect("there is room");
+    let stored = held(&engine, "templates");
+    let line = plan.to_string();
+    let line = line.lines().find(|line| line.contains("templates"));
+    let line = line.expect("a line for stored rows").replace(',', "");
+    assert!(stored > 0 && line.contains(&stored.to_string()), "{line}");
+    let planned = engine.budget().usage();
+    assert!(planned.used_bytes <= plan.planned_bytes(), "{planned:?}");
+
+    let reply = prove(&engine, &chains(None, 3)).expect("a good job");
+    assert_eq!((surveys(&reply), counts(&engine)), (0, [3, 0, 0]));
+    let after = engine.budget().usage();
+    assert_eq!(
+        after.used_bytes, planned.used_bytes,
+        "nothing was allocated"
+    );
+    assert_eq!(reply.synthesis(), "segments");
+    // Again, and one that does not repeat: neither changes what is stored.
+    engine
+        .warm(&[&REGULAR, &Chains::new(Some(4))])
+        .expect("there is room");
+    assert_eq!(held(&engine, "templates"), stored);
+    let reply = prove(&engine, &chains(Some(4), 1)).expect("a good job");
+    assert_eq!((surveys(&reply), counts(&engine)), (0, [3, 1, 1]));
+    assert_eq!(reply.synthesis(), "whole-differs");
+}
+
+#[test]
+fn rows_are_not_stored_where_nobody_asks_for_them() {
+    let mut house = house(&[REGULAR]);
+    let whole = engine(&mut house, Synthesis::Whole, Path::new(NO_HINTS), true);
+    let plan = whole.warm(&[&REGULAR]).expect("there is room");
+    assert!(!plan.to_string().contains("templates"));
+    assert_eq!(held(&whole, "templates"), 0);
+    drop(whole);
+    house.config.tuning.sizing = Sizing::Growing;
+    let growing = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
+    growing.warm(&[&REGULAR]).expect("there is room");
+    assert_eq!(held(&growing, "templates"), 0);
+    let reply = prove(&growing, &chains(None, 2)).expect("a good job");
+    assert_eq!(reply.synthesis(), "whole-growing");
+    assert_eq!(instead(&growing), [("growing", 2)]);
+}
+
+/// The columns of one part are worth more than stored rows.
+#[test]
+fn stored_rows_give_way_to_the_columns_of_one_part() {
+    let mut house = house(&[REGULAR]);
+    let plenty = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
+    let part_bytes = plenty.check(&REGULAR).expect("it fits");
+    let want = prove(&plenty, &chains(None, 1)).expect("a good job").proof;
+    let stored = held(&plenty, "templates");
+    for (limit_bytes, synthesis) in [
+        (part_bytes + stored, "segments"),
+        (part_bytes + stored - 1, "whole-no-memory"),
+    ] {
+        let engine = house.engine(limit_bytes);
+        let plan = engine.warm(&[&REGULAR]).expect("one part fits");
+        assert!(plan.planned_bytes() <= limit_bytes);
+        let is_planned = plan.to_string().contains("templates");
+        assert_eq!(is_planned, synthesis == "segments", "{plan}");
+        let reply = prove(&engine, &chains(None, 1)).expect("a good job");
+        assert_eq!(
+            (reply.synthesis(), reply.proof),
+            (synthesis.to_owned(), want.clone())
+        );
+    }
+    let error = house.engine(part_bytes - 1).warm(&[&REGULAR]);
+    assert!(error.is_err(), "not even one part fits");
+}
+
+#[test]
+fn two_jobs_survey_no_circuit_at_the_same_time() {
+    let mut house = house(&[REGULAR]);
+    let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
+    let (blank, is_reached, let_go) = stop();
+    let first = Hooked {
+        blank,
+        ..Hooked::new()
+    };
+    let first = submit(&engine, &first);
+    is_reached.recv().expect("it surveys");
+    let second = submit(&engine, &Hooked::new()).wait().expect("a good job");
+    assert_eq!((surveys(&second), counts(&engine)), (0, [0, 1, 0]));
+    assert_eq!(second.synthesis(), "whole-surveyed");
+    assert_eq!(instead(&engine), [("surveyed", 1)]);
+    let_go.send(()).expect("it waits");
+    let first = first.wait().expect("a good job");
+    assert_eq!((surveys(&first), first.synthesis()), (1, "segments".into()));
+    assert_eq!(first.proof, second.proof);
+    let third = submit(&engine, &Hooked::new()).wait().expect("a good job");
+    assert_eq!((surveys(&third), third.synthesis()), (0, "segments".into()));
+}
+
+#[test]
+fn a_survey_that_panics_leaves_the_next_one_to_others() {
+    let mut house = house(&[REGULAR]);
+    let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
+    let times = AtomicUsize::new(0);
+    let job = Hooked {
+        blank: Arc::new(move |_| {
+            let is_first = times.fetch_add(1, Ordering::Relaxed) == 0;
+            assert!(!is_first, "a fault of the test");
+            Ok(())
+        }),
+        ..Hooked::new()
+    };
+    let reply = submit(&engine, &job).wait().expect("tried again");
+    assert_eq!((reply.retries(), reply.synthesis()), (1, "segments".into()));
+}
+
+/// Where a cancelled job is given up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Point {
+    Survey,
+    Segment,
+    Whole,
+}
+
+/// More variables than a pass takes without asking whether it is to go on.
+const ENDLESS: usize = 10_000_000;
+
+#[test]
+fn a_cancelled_job_is_given_up_within_a_pass() {
+    for point in [Point::Survey, Point::Segment, Point::Whole] {
+        let mut house = house(&[REGULAR]);
+        let synthesis = match point {
+            Point::Whole => Synthesis::Whole,
+            _ => Synthesis::Segments,
+        };
+        let engine = engine(&mut house, synthesis, Path::new(NO_HINTS), true);
+        if point == Point::Segment {
+            prove(&engine, &chains(None, 1)).expect("a good job");
+        }
+        let before = held(&engine, "templates");
+        let (reached, is_reached) = channel();
+        let (let_go, go_on) = channel::<()>();
+        let ends = Mutex::new((reached, go_on));
+        let taken = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&taken);
+        let endless: Hook = Arc::new(move |pass| {
+            {
+                let (reached, go_on) = &*ends.lock().expect("no panic under the lock");
+                let _ = reached.send(());
+                let _ = go_on.recv();
+            }
+            for _ in 0..ENDLESS {
+                pass.alloc(|| "more", || Ok(Scalar::ONE))?;
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        });
+        let mut job = Hooked::new();
+        *match point {
+            Point::Survey => &mut job.blank,
+            Point::Segment => &mut job.segment,
+            Point::Whole => &mut job.whole,
+        } = endless;
+        let handle = submit(&engine, &job);
+        is_reached.recv().expect("it is reached");
+        handle.cancel();
+        drop(let_go);
+        let error = handle.wait().expect_err("it was cancelled");
+        assert!(matches!(error, ProveError::Cancelled), "{point:?}: {error}");
+        until(|| {
+            let usage = engine.budget().usage();
+            usage.used_bytes == usage.idle_bytes
+        });
+        let taken = taken.load(Ordering::Relaxed);
+        assert!(taken < ENDLESS / 100, "{point:?}: {taken} variables");
+        assert_eq!(held(&engine, "templates"), before, "{point:?}");
+        // It is as if the job had never been.
+        let reply = submit(&engine, &Hooked::new()).wait().expect("a good job");
+        assert_eq!(surveys(&reply), usize::from(point == Point::Survey));
+    }
+}
+
+/// A part that was made whole says nothing about stored rows that another one found
+/// meanwhile.
+#[test]
+fn only_parts_made_in_segments_raise_doubts() {
+    let mut house = house(&[REGULAR]);
+    house.config.threads = 3;
+    let (backend, permit) = Faulty::held_corrupting(1);
+    let engine = house.engine_with(PLENTY, backend.clone(), HintStore::in_memory());
+    let (blank, is_reached, let_go) = stop();
+    let surveys = Hooked {
+        blank,
+        ..Hooked::new()
+    };
+    let surveys = submit(&engine, &surveys);
+    is_reached.recv().expect("it surveys");
+    let spoiled = submit(&engine, &Hooked::new());
+    until(|| backend.seen() == 1);
+    let_go.send(()).expect("it waits");
+    until(|| counts(&engine) == [1, 1, 0]);
+    // The one that was made whole is spoiled, and made again.
+    drop(permit);
+    let reply = spoiled.wait().expect("made again");
+    assert_eq!((reply.retries(), reply.synthesis()), (1, "segments".into()));
+    surveys.wait().expect("a good job");
+    assert_eq!(instead(&engine), [("surveyed", 1)], "nobody doubts");
+
+    // One that was made in segments is a doubt: the next is whole, and surveyed anew.
+    let (backend, permit) = Faulty::held_corrupting(1);
+    drop(permit);
+    let engine = house.engine_with(PLENTY, backend, HintStore::in_memory());
+    let replies: Vec<ProofReply> = (0..2)
+        .map(|_| prove(&engine, &chains(None, 1)).expect("a good job"))
+        .collect();
+    let told = replies
+        .iter()
+        .map(|reply| (reply.retries(), reply.synthesis()));
+    let want = [(1, "whole-doubted".into()), (0, "segments".into())];
+    assert!(told.eq(want), "{replies:?}");
+}
+
+#[test]
+fn a_panic_in_any_block_ends_its_job_alone() {
+    let mut house: House = house(&[REGULAR]);
+    let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
+    let good = Hooked::new();
+    let want = submit(&engine, &good).wait().expect("a good job").proof;
+    for bad in 0..crate::segments::BLOCKS {
+        let seen = AtomicUsize::new(0);
+        let job = Hooked {
+            segment: Arc::new(move |_| {
+                let number = seen.fetch_add(1, Ordering::Relaxed);
+                assert!(number < bad, "a fault of the test");
+                Ok(())
+            }),
+            ..good.clone()
+        };
+        let (bad, other) = (submit(&engine, &job), submit(&engine, &good));
+        let error = bad
+            .wait()
+            .expect_err("it panics, and once more")
+            .to_string();
+        assert_eq!(error, "synthesis panicked: a fault of the test");
+        assert_eq!(other.wait().expect("a good job").proof, want);
+    }
+    let usage = engine.budget().usage();
+    assert_eq!(usage.used_bytes, usage.idle_bytes, "no part holds any");
+    assert_eq!(counts(&engine)[1..], [0, 0]);
+}
+
+/// What all blocks share is in the columns once, and beside them once a thread.
+#[test]
+fn what_segments_hold_beside_the_columns_is_counted() {
+    let wide = Chains {
+        shared: 2_000,
+        ..REGULAR
+    };
+    let mut house = house(std::slice::from_ref(&wide));
+    house.config.threads = 3;
+    house.config.tuning.key_tier = KeyTier::File;
+    let engine = house.engine_on(PLENTY, Arc::new(Faulty::light()));
+    let job = ChainsJob {
+        circuit: wide.clone(),
+        ..chains(None, 1)
+    };
+    let first = prove(&engine, &job).expect("a good job");
+    assert_eq!(first.synthesis(), "segments");
+    let usage = engine.budget().usage();
+    let beside = 3 * 2_001 * size_of::<Scalar>() as u64;
+    for (room, synthesis) in [(beside, "segments"), (beside - 1, "whole-no-memory")] {
+        let used = engine.budget().usage().used_bytes;
+        let other = PLENTY - used - room;
+        let other = engine.budget().try_reserve(Consumer("other"), other);
+        let other = other.expect("the rest");
+        let reply = prove(&engine, &job).expect("a good job");
+        assert_eq!(
+            (reply.synthesis(), &reply.proof),
+            (synthesis.into(), &first.proof)
+        );
+        drop(other);
+        let after = engine.budget().usage();
+        assert_eq!(after.used_bytes, used, "{usage:?}, {after:?}");
+    }
+    let plan = engine.warm(&[&wide]).expect("there is room").to_string();
+    let told = plan.replace(',', "");
+    assert!(told.contains(&beside.to_string()), "{plan}");
+}
