@@ -13,6 +13,8 @@ pub struct Tuning {
     pub synthesis: Synthesis,
     /// Where the points of a key are kept between proofs.
     pub key_tier: KeyTier,
+    /// When the parts of jobs start.
+    pub dispatch: Dispatch,
     /// How columns reach page-locked memory.
     pub placement: Placement,
     /// What happens where page-locked memory is refused.
@@ -99,6 +101,17 @@ pub enum Synthesis {
     Whole,
 }
 
+/// When the parts of jobs start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// When their turn on a device is foreseeable: no more parts are under way to the
+    /// devices than those finish in the time of a synthesis, as measured, and one.
+    Reactive,
+    /// As many at once as memory allows: they finish and copy at the same time. Known to
+    /// leave devices idle in between, and kept to be measured.
+    Burst,
+}
+
 /// Where the points of a key are kept between proofs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyTier {
@@ -136,6 +149,7 @@ macro_rules! words {
 }
 pub(super) use words;
 
+words!(Dispatch { Reactive = "reactive", Burst = "burst" });
 words!(Sizing { Exact = "exact", Growing = "growing" });
 words!(Synthesis { Segments = "segments", Whole = "whole" });
 words!(Placement {
