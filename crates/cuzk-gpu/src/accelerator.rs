@@ -40,6 +40,8 @@ pub struct DeviceOptions {
     /// Most points of a piece of a key that is streamed, as a logarithm, 5 to 24. Two pieces
     /// have a place on the device, at 192 bytes a point.
     pub key_piece_log_max: u32,
+    /// Whether a proof begins when its first column is on the device, and not when all are.
+    pub is_early: bool,
     /// Threads of the host that read a key's points, or sort and sum where they are told
     /// to.
     pub load_threads: NonZeroUsize,
@@ -73,6 +75,7 @@ impl DeviceOptions {
             slots: 2,
             is_key_resident: true,
             key_batch: 1,
+            is_early: true,
             key_piece_log_max: 24,
             load_threads,
             c_source: CSource::Product,

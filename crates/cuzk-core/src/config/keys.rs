@@ -24,6 +24,9 @@ pub struct Key {
     pub(super) show: fn(&Config) -> String,
 }
 
+/// Windows of a multiplication that a device takes.
+const WINDOW_BITS: std::ops::RangeInclusive<usize> = 10..=20;
+
 /// More threads than any machine has cores: a typing error.
 const THREADS_MAX: usize = 4096;
 
@@ -475,6 +478,29 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| config.tuning.key_batch.to_string(),
+    },
+    Key {
+        name: "tuning.early_start",
+        what: "on a device, begin a proof when its first column is there, not when all are",
+        set: |config, value| {
+            config.tuning.early_start = value.bool()?;
+            Ok(())
+        },
+        show: |config| config.tuning.early_start.to_string(),
+    },
+    Key {
+        name: "tuning.window_bits",
+        what: "bits of the windows of a device's multiplications: \"auto\" (by their size) or 10 to 20",
+        set: |config, value| {
+            config.tuning.window_bits = match auto_or_one(value)? {
+                Some(bits) if !WINDOW_BITS.contains(&bits) => {
+                    return Err(format!("want \"auto\" or 10 to 20, have {bits}"));
+                }
+                bits => bits,
+            };
+            Ok(())
+        },
+        show: |config| show_auto(config.tuning.window_bits),
     },
     Key {
         name: "tuning.split_on_cpu",

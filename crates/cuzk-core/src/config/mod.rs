@@ -126,6 +126,8 @@ impl Config {
                 placement: Placement::Auto,
                 placement_refused: PlacementRefused::Wait,
                 key_batch: 1,
+                early_start: true,
+                window_bits: None,
                 split_on_cpu: false,
                 b_g2_on_cpu: false,
                 twin: false,

@@ -19,11 +19,16 @@ pub struct Tuning {
     pub placement: Placement,
     /// What happens where page-locked memory is refused.
     pub placement_refused: PlacementRefused,
+    /// Where proofs are made on a device, begin one when its first column is there, and not
+    /// when all are.
+    pub early_start: bool,
+    /// Bits of the windows of multiplications on a device; by their size if `None`.
+    pub window_bits: Option<usize>,
     /// Where proofs are made on a device, sort scalars into zeros, ones and the rest on
     /// the processor.
     pub split_on_cpu: bool,
     /// Where proofs are made on a device, make the sum over `b_g2` on the processor. The
-    /// section is brought to the device all the same.
+    /// section of a key that stays on the device is brought there all the same.
     pub b_g2_on_cpu: bool,
     /// Proofs of one key that go through it together where a device has it streamed, each
     /// piece brought once for all of them; 1 for each alone. Twice as many `device.slots`

@@ -197,7 +197,7 @@ impl CudaBackend {
 }
 
 /// What no kernel could take.
-fn check_options(options: &DeviceOptions) -> Result<(), BackendError> {
+pub(super) fn check_options(options: &DeviceOptions) -> Result<(), BackendError> {
     let chunk = options.chunk_len_max;
     let wrong = match options.window_bits {
         Some(bits) if !(10..=20).contains(&bits) => format!("windows of {bits} bits, not 10 to 20"),
@@ -214,6 +214,10 @@ fn check_options(options: &DeviceOptions) -> Result<(), BackendError> {
             )
         }
         _ if options.key_batch == 0 => "passes of a key for no proof".to_owned(),
+        _ if options.key_batch > options.slots => {
+            let (batch, slots) = (options.key_batch, options.slots);
+            format!("passes of a key for {batch} proofs, of which {slots} have a slot")
+        }
         _ => return Ok(()),
     };
     Err(BackendError::Start {

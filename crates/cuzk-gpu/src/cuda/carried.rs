@@ -250,6 +250,9 @@ impl<'a, 'o> Carried<'a, 'o> {
         let ByHost { sorted, is_b_g2 } = by_host;
         // Turns are taken in the order of uploads, which have begun.
         arrivals.left().await?;
+        if !owner.options.is_early {
+            arrivals.all().await?;
+        }
         let loaded = self.load(held).await?;
         let queued = {
             let (mut points, sorted) = match (&held.points, guest) {
@@ -267,6 +270,9 @@ impl<'a, 'o> Carried<'a, 'o> {
                         is_b_g2_on_host: is_b_g2,
                     };
                     let streamed = self.stream(guest, &pieces, host_key.as_ref()).await;
+                    // Another that leads may have found a place where this one found none.
+                    // It stays until all that was queued has been waited for.
+                    *host_key = streamed.host_key();
                     (KeyPoints::Streamed(streamed), None)
                 }
                 (Points::Resident(key), _) => {

@@ -1,11 +1,11 @@
-//! One device: its context, its three streams, its memory and its clock.
+//! One device: its context, its streams, its memory and its clock.
 //!
 //! A `Device` belongs to the thread that opened it. Everything it does is queued on one
 //! of three streams: `upload`, for the columns of proofs, `keys`, for keys and index
 //! lists, and `compute`. For each there is a thread that does nothing but wait for its
-//! events.
+//! events. A fourth, `clock`, has nothing but the events by which times are told.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::mem::size_of_val;
 use std::ptr::null_mut;
@@ -55,6 +55,8 @@ pub(super) struct Device {
     waiters: Vec<Waiter<Arc<Event>>>,
     /// Events of fences, each used again when nobody has it any more.
     fences: RefCell<Vec<Arc<Event>>>,
+    /// Where the search for an idle one begins.
+    next_fence: Cell<usize>,
     processors: u32,
     limit_bytes: u64,
     memory: Arc<MemoryUse>,
@@ -122,6 +124,7 @@ impl Device {
             anchor: RefCell::default(),
             waiters: Vec::new(),
             fences: RefCell::default(),
+            next_fence: Cell::default(),
             processors,
             limit_bytes: 0,
             memory,
@@ -328,8 +331,14 @@ impl Device {
     /// An event that nobody waits for.
     pub(super) fn fence_event(&self) -> Result<Arc<Event>, BackendError> {
         let mut fences = self.fences.borrow_mut();
-        if let Some(idle) = fences.iter().find(|event| Arc::strong_count(event) == 1) {
-            return Ok(Arc::clone(idle));
+        let is_idle = |event: &Arc<Event>| Arc::strong_count(event) == 1;
+        // The one after the last that was given is idle, but where many are kept.
+        let (before, behind) = fences.split_at(self.next_fence.get().min(fences.len()));
+        let mut both = behind.iter().chain(before);
+        if let Some(at) = both.position(is_idle) {
+            let at = (before.len() + at) % fences.len();
+            self.next_fence.set(at + 1);
+            return Ok(Arc::clone(&fences[at]));
         }
         let event = Arc::new(self.event()?);
         fences.push(Arc::clone(&event));

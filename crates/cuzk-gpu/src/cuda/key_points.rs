@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::device::{Device, Lane, Region};
-use super::host_key::HostKey;
 use super::pass::Streamed;
 use super::plan::Counts;
 use super::prove::Bench;
@@ -99,14 +98,6 @@ impl KeyPoints<'_> {
         match self {
             Self::Resident { .. } => Ok(None),
             Self::Streamed(_) => device.fence(Lane::Keys).map(Some),
-        }
-    }
-
-    /// Where pieces are kept for the next proof.
-    pub(super) fn kept(&self) -> Option<Rc<HostKey>> {
-        match self {
-            Self::Resident { .. } => None,
-            Self::Streamed(streamed) => streamed.kept(),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The thread that owns a device, and the proofs that it carries.
 //!
-//! Each proof is a future. It gets its place in the arena, uploads its columns and gives
-//! them back, sees to it that its key is there, waits for its turn to compute, and leaves
-//! the rest to a thread of the host. Whatever it waits for, others move meanwhile.
+//! Each proof is a future. It gets its place in the arena and uploads its columns, which it
+//! gives back; meanwhile it sees to it that its key is there, waits for its turn to compute,
+//! and leaves the rest to a thread of the host. Whatever it waits for, others move.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -212,6 +212,13 @@ impl<'o> Pass<'o> {
                 let name = points_of(section);
                 bench.clock.end(device, begun, name, points.bytes())?;
                 self.brought.set(step + 1);
+                if let Some(key) = keep
+                    && step + 1 == self.pieces.len()
+                {
+                    // Before another pass asks, which then need not read the file.
+                    device.passed(Lane::Keys).await?;
+                    key.set_loaded();
+                }
             }
         }
         Ok(points)
@@ -257,7 +264,8 @@ impl Streamed<'_> {
         self.pass.is_shared
     }
 
-    /// Waits for its turn to transform; meanwhile the first pieces come.
+    /// Waits for its turn to transform; meanwhile the first pieces come, if they are in
+    /// page-locked memory.
     pub(super) async fn transform(&mut self, bench: &Bench<'_>) -> Result<Baton, BackendError> {
         let baton = self.runner.turn().await;
         self.pass.look_ahead(bench, 0)?;
@@ -286,11 +294,11 @@ impl Streamed<'_> {
         bench.device.record(Lane::Compute, event)
     }
 
-    /// Where pieces are kept for the next pass.
-    pub(super) fn kept(&self) -> Option<Rc<HostKey>> {
+    /// The page-locked memory that pieces come from, or go to for the next pass.
+    pub(super) fn host_key(&self) -> Option<Rc<HostKey>> {
         match &self.pass.origin {
             Origin::Source { keep, .. } => keep.clone(),
-            Origin::Host(_) => None,
+            Origin::Host(key) => Some(Rc::clone(key)),
         }
     }
 }

@@ -1,7 +1,6 @@
 //! One proof on the device.
 
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use bellperson::groth16::{Proof, VerifyingKey};
@@ -10,7 +9,6 @@ use blstrs::{Bls12, G1Projective, G2Projective, Scalar};
 use super::border::{self, RawScalar, call};
 use super::clock::{Clock, sum_of};
 use super::device::{Device, Lane, Region};
-use super::host_key::HostKey;
 use super::host_words::HostWords;
 use super::key_points::KeyPoints;
 use super::plan::{Counts, Cutting, QUERIES, SCALAR_BYTES};
@@ -119,9 +117,8 @@ pub(super) struct Queued {
     tier: KeyTier,
     /// After the last of it.
     computed: Passed,
-    /// After the last piece of the key was brought and kept, and where.
+    /// After the last piece of the key was brought and kept.
     brought: Option<Passed>,
-    keep: Option<Rc<HostKey>>,
 }
 
 impl Queued {
@@ -130,9 +127,6 @@ impl Queued {
         self.computed.await.unwrap_or(Err(BackendError::Lost))?;
         if let Some(brought) = self.brought {
             brought.await.unwrap_or(Err(BackendError::Lost))?;
-        }
-        if let Some(key) = self.keep {
-            key.set_loaded();
         }
         let host = bench.host;
         Ok(Computed {
@@ -248,7 +242,6 @@ pub(super) async fn prove(
         tier: key.tier(),
         computed: device.fence(Lane::Compute)?,
         brought: key.brought(device)?,
-        keep: key.kept(),
     })
 }
 

@@ -155,11 +155,11 @@ pub(super) async fn upload(
     let device = bench.device;
     let begun = bench.clock.begin(device, Lane::Upload)?;
     queue_upload(bench, ring, columns, sizes, &mut arriving).await?;
-    arriving.end(device)?;
     let read = [Which::A, Which::B, Which::C, Which::Aux].into_iter();
     let read = read.filter(|which| !matches!(which, Which::C) || columns.c.is_some());
     let bytes = read.map(|which| which.bytes(columns).len() as u64).sum();
     bench.clock.end(device, begun, "upload", bytes)?;
+    arriving.end(device)?;
     device.passed(Lane::Upload).await
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// After this a new anchor is due. The float of a moment ten times as far from its anchor
 /// has a step of 30 microseconds.
-pub(crate) const ANCHOR_AGE_MAX: Duration = Duration::from_secs(30);
+pub(crate) const ANCHOR_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// The moment so many milliseconds after an anchor.
 pub(crate) fn after(anchor: Instant, ms: f64) -> Instant {

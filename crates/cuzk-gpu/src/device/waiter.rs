@@ -16,7 +16,7 @@ pub(crate) trait Passes: Send + 'static {
 /// A fence and who hears of its end.
 type Waited<F> = (F, oneshot::Sender<Result<(), BackendError>>);
 
-/// The thread. Fences are few: a slot waits for one at a time, and a load for two.
+/// The thread. Fences are few: a slot waits for four at a time, and a load for two.
 pub(crate) struct Waiter<F> {
     fences: Option<Sender<Waited<F>>>,
     thread: Option<JoinHandle<()>>,

@@ -1,6 +1,10 @@
 //! The plan of bytes, without a device.
 
+use std::num::NonZeroUsize;
+
+use crate::accelerator::DeviceOptions;
 use crate::cpu::h::CSource;
+use crate::cuda::backend::check_options;
 use crate::cuda::plan::{Counts, Cutting, Needs, QUERIES, Workspace, align, rows_bytes};
 use crate::cuda::resident::ResidentShape;
 use crate::key::Section;
@@ -148,4 +152,28 @@ fn plans_name_their_consumers() {
     };
     let table = |gigabytes: u64| needs.table(gigabytes * 1_000_000_000, 128 << 20);
     insta::assert_snapshot!([139, 79, 70, 48, 12].map(table).join("\n\n"));
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let options = DeviceOptions::new(0, NonZeroUsize::MIN, 4);
+    assert!(check_options(&options).is_ok());
+    type Adjust = fn(&mut DeviceOptions);
+    let wrong: [(Adjust, &str); 6] = [
+        (|options| options.window_bits = Some(9), "windows of 9 bits"),
+        (|options| options.chunk_len_max = 33, "33 entries"),
+        (|options| options.slots = 9, "9 slots"),
+        (|options| options.key_piece_log_max = 4, "pieces of 2^4"),
+        (|options| options.key_batch = 0, "for no proof"),
+        (
+            |options| options.key_batch = 3,
+            "for 3 proofs, of which 2 have a slot",
+        ),
+    ];
+    for (adjust, reason) in wrong {
+        let mut options = options;
+        adjust(&mut options);
+        let refused = check_options(&options).expect_err(reason).to_string();
+        assert!(refused.contains(reason), "{refused}");
+    }
 }
