@@ -12,7 +12,7 @@ use crate::state::{Ask, Key, Standing, State};
 use crate::sync::{AtomicUsize, Mutex, Ordering, block_on, lock};
 use crate::turn::{Place, Turn, behind_all};
 use crate::usage::{Consumer, Usage, largest_first};
-use crate::wait::Wait;
+use crate::wait::{Priority, Wait};
 
 /// One ledger: a limit in bytes and the reservations under it.
 ///
@@ -178,12 +178,26 @@ impl Budget {
         std::future::poll_fn(move |context| place.poll(context, &mut attempt))
     }
 
-    /// Whether a request of `bytes` could ever be granted.
+    /// Keeps `bytes` of the limit for requests of [`Priority::HIGHEST`] from now on, so
+    /// that one finds them free however much the others ask for. Others are granted what
+    /// is left of the limit, and refused at once what is more. Who holds bytes and asks
+    /// for more may have them too.
+    pub fn keep_for_highest(&self, bytes: u64) {
+        lock(&self.shared.state).ledgers[self.ledger].kept_bytes = bytes;
+        self.wake_first();
+    }
+
+    /// Bytes that are [kept](Self::keep_for_highest).
+    pub fn kept_bytes(&self) -> u64 {
+        lock(&self.shared.state).ledgers[self.ledger].kept_bytes
+    }
+
+    /// Whether a request of `bytes` could ever be granted, at the highest priority.
     ///
     /// # Errors
     /// [`BudgetError::TooLarge`] or [`BudgetError::Closed`].
     pub fn check(&self, consumer: Consumer, bytes: u64) -> Result<(), BudgetError> {
-        lock(&self.shared.state).check(self.ledger, consumer, bytes)
+        lock(&self.shared.state).check(self.ledger, Standing::Holder, consumer, bytes)
     }
 
     /// As [`check`](Self::check), for `bytes` of this ledger and `above_bytes` of
@@ -208,13 +222,27 @@ impl Budget {
             above: above.ledger,
             above_bytes,
         };
-        lock(&self.shared.state).check_both(ask, consumer)
+        lock(&self.shared.state).check_both(ask, Standing::Holder, consumer)
     }
 
     /// Runs `attempt` once, behind every waiting request.
     #[inline]
     pub fn without_waiting<T>(&self, attempt: impl FnOnce(&Turn<'_>) -> T) -> T {
         attempt(&Turn::new(self, behind_all()))
+    }
+
+    /// As [`without_waiting`](Self::without_waiting), but at the highest priority it may have
+    /// bytes that are kept, and comes only after those who wait at that priority.
+    pub fn without_waiting_at<T>(
+        &self,
+        priority: Priority,
+        attempt: impl FnOnce(&Turn<'_>) -> T,
+    ) -> T {
+        let standing = match priority {
+            Priority::HIGHEST => Standing::At(Key::newcomer(priority)),
+            _ => behind_all(),
+        };
+        attempt(&Turn::new(self, standing))
     }
 
     /// Adds somebody who holds idle bytes of this ledger. A dropped one is

@@ -20,8 +20,26 @@ pub(crate) struct Ledger {
     pub(crate) limit_bytes: u64,
     pub(crate) used_bytes: u64,
     pub(crate) peak_bytes: u64,
+    /// Bytes of the limit that only requests of the highest priority are granted.
+    pub(crate) kept_bytes: u64,
     pub(crate) parent: Option<usize>,
     pub(crate) holders: Vec<Holder>,
+}
+
+impl Ledger {
+    /// Bytes that somebody at `standing` may hold together with all others.
+    pub(crate) fn limit_for(&self, standing: Standing) -> u64 {
+        match standing.is_urgent() {
+            true => self.limit_bytes,
+            false => self.limit_bytes.saturating_sub(self.kept_bytes),
+        }
+    }
+
+    /// Bytes that have to come back before somebody at `standing` can have so many.
+    fn lack_for(&self, standing: Standing, bytes: u128) -> u128 {
+        let wanted_bytes = u128::from(self.used_bytes) + bytes;
+        wanted_bytes.saturating_sub(u128::from(self.limit_for(standing)))
+    }
 }
 
 /// Place in the queue: more urgent first, then earlier.
@@ -49,6 +67,17 @@ pub(crate) enum Standing {
     Holder,
     /// It is where this key stands in the queue.
     At(Key),
+}
+
+impl Standing {
+    /// Whether it may have bytes that are kept. Who holds bytes may: those that wait do
+    /// so for what it holds.
+    fn is_urgent(self) -> bool {
+        match self {
+            Standing::Holder => true,
+            Standing::At(key) => key.urgency.0 == Priority::HIGHEST,
+        }
+    }
 }
 
 /// One waiting request.
@@ -108,6 +137,7 @@ impl State {
             limit_bytes,
             used_bytes: 0,
             peak_bytes: 0,
+            kept_bytes: 0,
             parent,
             holders: Vec::new(),
         });
@@ -170,6 +200,7 @@ impl State {
     pub(crate) fn check(
         &self,
         ledger: usize,
+        standing: Standing,
         consumer: Consumer,
         asked_bytes: u64,
     ) -> Result<(), BudgetError> {
@@ -177,14 +208,14 @@ impl State {
         match self
             .chain(ledger)
             .map(|index| &self.ledgers[index])
-            .find(|ledger| asked_bytes > ledger.limit_bytes)
+            .find(|ledger| asked_bytes > ledger.limit_for(standing))
         {
             None => Ok(()),
             Some(ledger) => Err(BudgetError::TooLarge {
                 ledger: Arc::clone(&ledger.name),
                 consumer,
                 asked_bytes,
-                limit_bytes: ledger.limit_bytes,
+                limit_bytes: ledger.limit_for(standing),
             }),
         }
     }
@@ -206,11 +237,15 @@ impl State {
     }
 
     /// The first ledger of the chain that lacks bytes, and how many.
-    pub(crate) fn lack(&self, ledger: usize, bytes: u64) -> Option<(usize, u64)> {
+    pub(crate) fn lack(
+        &self,
+        ledger: usize,
+        standing: Standing,
+        bytes: u64,
+    ) -> Option<(usize, u64)> {
         self.chain(ledger).find_map(|index| {
-            let state = &self.ledgers[index];
-            let free_bytes = state.limit_bytes - state.used_bytes;
-            (bytes > free_bytes).then(|| (index, bytes - free_bytes))
+            let missing = self.ledgers[index].lack_for(standing, u128::from(bytes));
+            (bytes > 0 && missing > 0).then(|| (index, clamp(missing)))
         })
     }
 
@@ -233,28 +268,32 @@ impl State {
     }
 
     /// As `check`, for bytes of two ledgers.
-    pub(crate) fn check_both(&self, ask: Ask, consumer: Consumer) -> Result<(), BudgetError> {
+    pub(crate) fn check_both(
+        &self,
+        ask: Ask,
+        standing: Standing,
+        consumer: Consumer,
+    ) -> Result<(), BudgetError> {
         let asked_bytes = ask.bytes.saturating_add(ask.above_bytes);
         self.check_open(ask.ledger, consumer, asked_bytes)?;
-        let too_large =
-            |&(index, bytes): &(usize, u128)| bytes > u128::from(self.ledgers[index].limit_bytes);
+        let limit_bytes = |index: usize| self.ledgers[index].limit_for(standing);
+        let too_large = |&(index, bytes): &(usize, u128)| bytes > u128::from(limit_bytes(index));
         match self.amounts(ask).find(too_large) {
             None => Ok(()),
             Some((index, bytes)) => Err(BudgetError::TooLarge {
                 ledger: Arc::clone(&self.ledgers[index].name),
                 consumer,
                 asked_bytes: clamp(bytes),
-                limit_bytes: self.ledgers[index].limit_bytes,
+                limit_bytes: limit_bytes(index),
             }),
         }
     }
 
     /// As `lack`, for bytes of two ledgers.
-    pub(crate) fn lack_both(&self, ask: Ask) -> Option<(usize, u64)> {
+    pub(crate) fn lack_both(&self, ask: Ask, standing: Standing) -> Option<(usize, u64)> {
         self.amounts(ask).find_map(|(index, bytes)| {
-            let state = &self.ledgers[index];
-            let free_bytes = u128::from(state.limit_bytes - state.used_bytes);
-            (bytes > free_bytes).then(|| (index, clamp(bytes - free_bytes)))
+            let missing = self.ledgers[index].lack_for(standing, bytes);
+            (bytes > 0 && missing > 0).then(|| (index, clamp(missing)))
         })
     }
 
@@ -269,7 +308,7 @@ impl State {
         if ahead > 0 {
             return Err(Lack::Behind(ahead));
         }
-        if let Some((lacking, _)) = self.lack_both(ask) {
+        if let Some((lacking, _)) = self.lack_both(ask, standing) {
             return Err(Lack::Bytes(lacking));
         }
         self.add(ask.ledger, consumer, ask.bytes);
@@ -289,7 +328,7 @@ impl State {
         if ahead > 0 {
             return Err(Lack::Behind(ahead));
         }
-        if let Some((lacking, _)) = self.lack(ledger, bytes) {
+        if let Some((lacking, _)) = self.lack(ledger, standing, bytes) {
             return Err(Lack::Bytes(lacking));
         }
         self.add(ledger, consumer, bytes);

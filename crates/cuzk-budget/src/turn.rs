@@ -59,7 +59,7 @@ impl<'a> Turn<'a> {
     ) -> Result<(Reservation, Reservation), BudgetError> {
         let ask = self.ask(bytes, above, above_bytes);
         let mut state = lock(&self.budget.shared.state);
-        state.check_both(ask, consumer)?;
+        state.check_both(ask, self.standing, consumer)?;
         let (lacking, ahead) = match state.take_both(ask, self.standing, consumer) {
             Ok(()) => {
                 let of = |budget: &Budget, bytes| {
@@ -92,7 +92,7 @@ impl<'a> Turn<'a> {
 
     fn take_counted(&self, consumer: Consumer, bytes: u64) -> Result<Reservation, BudgetError> {
         let mut state = lock(&self.budget.shared.state);
-        state.check(self.budget.ledger, consumer, bytes)?;
+        state.check(self.budget.ledger, self.standing, consumer, bytes)?;
         match state.take(self.budget.ledger, self.standing, consumer, bytes) {
             Ok(()) => Ok(Reservation::of_counted(
                 self.budget.clone(),
@@ -146,10 +146,10 @@ impl ReclaimingTurn<'_> {
     /// # Errors
     /// As [`Budget::try_reserve`].
     pub fn take(&self, consumer: Consumer, bytes: u64) -> Result<Reservation, BudgetError> {
-        let ledger = self.turn.budget.ledger;
+        let (ledger, standing) = (self.turn.budget.ledger, self.turn.standing);
         self.take_with(
             || self.turn.take(consumer, bytes),
-            |state| state.lack(ledger, bytes),
+            |state| state.lack(ledger, standing, bytes),
         )
     }
 
@@ -168,9 +168,10 @@ impl ReclaimingTurn<'_> {
         above_bytes: u64,
     ) -> Result<(Reservation, Reservation), BudgetError> {
         let ask = self.turn.ask(bytes, above, above_bytes);
+        let standing = self.turn.standing;
         self.take_with(
             || self.turn.take_both(consumer, bytes, above, above_bytes),
-            |state| state.lack_both(ask),
+            |state| state.lack_both(ask, standing),
         )
     }
 
@@ -242,15 +243,16 @@ impl Place {
             }
             .into()));
         }
+        let newcomer = Standing::At(Key::newcomer(self.wait.priority));
         if self.key.is_none() {
             let checked = lock(&self.budget.shared.state).check(
                 self.budget.ledger,
+                newcomer,
                 self.consumer,
                 self.asked_bytes,
             );
             checked.map_err(E::from)?;
-            let key = Key::newcomer(self.wait.priority);
-            if let Poll::Ready(result) = attempt(&Turn::new(&self.budget, Standing::At(key))) {
+            if let Poll::Ready(result) = attempt(&Turn::new(&self.budget, newcomer)) {
                 return Poll::Ready(result);
             }
         }
@@ -284,7 +286,8 @@ impl Place {
         let waker = context.waker().clone();
         let (standing, _replaced) = {
             let mut state = lock(&self.budget.shared.state);
-            match state.check(ledger, self.consumer, self.asked_bytes) {
+            let newcomer = Standing::At(Key::newcomer(self.wait.priority));
+            match state.check(ledger, newcomer, self.consumer, self.asked_bytes) {
                 Err(error) => (Err(error), None),
                 Ok(()) => {
                     let priority = self.wait.priority;

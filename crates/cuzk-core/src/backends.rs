@@ -1,11 +1,12 @@
-//! The backends that proofs are made on, where there are several: which one a part goes
-//! to, and which ones are out of service.
+//! The backends that proofs are made on: what each has to do, and which ones are out of
+//! service. Which one a part goes to is the scheduler's decision.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuzk_gpu::{Backend, BackendError, CircuitSizes, DeviceUse, Key};
 
 use crate::error::ProveError;
+use crate::schedule::{DeviceIndex, DeviceSet};
 
 /// A device that proofs are made on, as others are told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,20 +29,17 @@ pub(crate) struct Backends {
 /// What the backends are doing.
 struct Ledger {
     states: Vec<State>,
-    failures: u64,
 }
 
 #[derive(Clone, Default)]
 struct State {
     parts: usize,
-    /// Which failure of any was its last, counted from one.
-    last_failure: u64,
     lost: Option<String>,
 }
 
 impl Backends {
     /// # Panics
-    /// If there is none, or they are not of one kind.
+    /// If there is none, there are too many, or they are not of one kind.
     pub(crate) fn new(members: Vec<Arc<dyn Backend>>) -> Self {
         let first = members.first().expect("an engine has a backend");
         let kind = |backend: &Arc<dyn Backend>| {
@@ -49,16 +47,18 @@ impl Backends {
             (backend.name(), c, upload, backend.keeps_keys())
         };
         assert!(
+            members.len() <= DeviceSet::DEVICES_MAX,
+            "{} backends",
+            members.len()
+        );
+        assert!(
             members.iter().all(|member| kind(member) == kind(first)),
             "backends of one kind"
         );
         let states = vec![State::default(); members.len()];
         Self {
             members,
-            ledger: Mutex::new(Ledger {
-                states,
-                failures: 0,
-            }),
+            ledger: Mutex::new(Ledger { states }),
         }
     }
 
@@ -67,37 +67,59 @@ impl Backends {
         &*self.members[0]
     }
 
-    /// Parts that they work on at the same time, all together.
-    pub(crate) fn slots(&self) -> usize {
-        self.members.iter().map(|member| member.slots()).sum()
+    /// Parts that each works on at the same time.
+    pub(crate) fn slots(&self) -> Vec<usize> {
+        self.members.iter().map(|member| member.slots()).collect()
     }
 
-    /// The backend that has the fewest parts, for one part more of a circuit: of those
-    /// that are in service and can prove it. Of equal ones it is the one whose last
-    /// failure is the longest ago: a part that is tried again tries another one.
-    ///
-    /// # Errors
-    /// As [`check`](Self::check).
-    pub(crate) fn take(&self, sizes: &CircuitSizes, key: &Key) -> Result<Turn<'_>, ProveError> {
-        let fits = self.fits(sizes, key);
-        let mut ledger = self.ledger();
-        let able = self.able(&ledger, fits)?;
-        let at = able
-            .into_iter()
-            .min_by_key(|&at| (ledger.states[at].parts, ledger.states[at].last_failure))
-            .expect("there is one, or an error");
-        ledger.states[at].parts += 1;
-        Ok(Turn { backends: self, at })
+    /// A part's turn on a backend that the scheduler chose.
+    pub(crate) fn turn(&self, device: DeviceIndex) -> Turn<'_> {
+        let DeviceIndex(at) = device;
+        self.ledger().states[at].parts += 1;
+        Turn { backends: self, at }
     }
 
-    /// Whether there is one that takes parts of a circuit.
+    /// The backends in service that can prove a circuit.
     ///
     /// # Errors
     /// [`ProveError::OutOfService`] with why, for each, and [`ProveError::TooLarge`] if
     /// none of those in service could prove the circuit.
-    pub(crate) fn check(&self, sizes: &CircuitSizes, key: &Key) -> Result<(), ProveError> {
+    pub(crate) fn able(&self, sizes: &CircuitSizes, key: &Key) -> Result<DeviceSet, ProveError> {
         let fits = self.fits(sizes, key);
-        self.able(&self.ledger(), fits).map(|_| ())
+        let able = able(&self.ledger(), fits);
+        match able {
+            Ok(able) => Ok(able.into_iter().map(DeviceIndex).collect()),
+            Err(Some(source)) => Err(ProveError::TooLarge { source }),
+            Err(None) => Err(self.out_of_service()),
+        }
+    }
+
+    /// That nothing proves any more, and why.
+    pub(crate) fn out_of_service(&self) -> ProveError {
+        let ledger = self.ledger();
+        ProveError::OutOfService {
+            reasons: self.why_none(&ledger),
+        }
+    }
+
+    /// Whether a backend is out of service.
+    pub(crate) fn is_lost(&self, device: DeviceIndex) -> bool {
+        self.ledger().states[device.0].lost.is_some()
+    }
+
+    /// Takes a backend out of service, unless it is.
+    pub(crate) fn lose(&self, device: DeviceIndex, reason: String) {
+        let backend = name(&*self.members[device.0]);
+        let mut ledger = self.ledger();
+        let lost = &mut ledger.states[device.0].lost;
+        if lost.is_none() {
+            tracing::error!(
+                backend,
+                reason,
+                "out of service until the process starts anew"
+            );
+            *lost = Some(reason);
+        }
     }
 
     /// Brings a key to each that is in service and keeps keys itself.
@@ -122,30 +144,6 @@ impl Backends {
     fn fits(&self, sizes: &CircuitSizes, key: &Key) -> Vec<Result<(), BackendError>> {
         let members = self.members.iter();
         members.map(|member| member.check(sizes, key)).collect()
-    }
-
-    /// Which ones are in service and fit; at least one.
-    fn able(
-        &self,
-        ledger: &Ledger,
-        fits: Vec<Result<(), BackendError>>,
-    ) -> Result<Vec<usize>, ProveError> {
-        let mut able = Vec::new();
-        let mut too_large = None;
-        for (at, (state, fits)) in ledger.states.iter().zip(fits).enumerate() {
-            match fits {
-                _ if state.lost.is_some() => {}
-                Ok(()) => able.push(at),
-                Err(source) => too_large = too_large.or(Some(source)),
-            }
-        }
-        match (able.is_empty(), too_large) {
-            (false, _) => Ok(able),
-            (true, Some(source)) => Err(ProveError::TooLarge { source }),
-            (true, None) => Err(ProveError::OutOfService {
-                reasons: self.why_none(ledger),
-            }),
-        }
     }
 
     /// Whether any of them takes parts.
@@ -184,6 +182,27 @@ impl Backends {
     }
 }
 
+/// Which ones are in service and fit: at least one. Without any, why one in service does
+/// not fit, if one is.
+fn able(
+    ledger: &Ledger,
+    fits: Vec<Result<(), BackendError>>,
+) -> Result<Vec<usize>, Option<BackendError>> {
+    let mut able = Vec::new();
+    let mut too_large = None;
+    for (at, (state, fits)) in ledger.states.iter().zip(fits).enumerate() {
+        match fits {
+            _ if state.lost.is_some() => {}
+            Ok(()) => able.push(at),
+            Err(source) => too_large = too_large.or(Some(source)),
+        }
+    }
+    match able.is_empty() {
+        false => Ok(able),
+        true => Err(too_large),
+    }
+}
+
 fn name(backend: &dyn Backend) -> String {
     match backend.device() {
         Some(device) => format!("device {} ({})", device.ordinal, device.name),
@@ -206,16 +225,8 @@ impl Turn<'_> {
     pub(crate) fn failed(&self, error: &BackendError) {
         let backend = self.backend();
         let is_lost = matches!(error, BackendError::DeviceLost { .. }) || backend.is_lost();
-        let mut ledger = self.backends.ledger();
-        ledger.failures += 1;
-        let failure = ledger.failures;
-        let state = &mut ledger.states[self.at];
-        state.last_failure = failure;
-        if is_lost && state.lost.is_none() {
-            state.lost = Some(error.to_string());
-            drop(ledger);
-            let backend = name(backend);
-            tracing::error!(backend, %error, "out of service until the process starts anew");
+        if is_lost {
+            self.backends.lose(DeviceIndex(self.at), error.to_string());
         }
     }
 }

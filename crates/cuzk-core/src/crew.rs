@@ -2,6 +2,7 @@
 //!
 //! Each part works on its own stage's thread, which never waits for anybody, and takes
 //! helpers up to its share of the threads, and beyond it as long as threads are free.
+//! Parts of a higher priority share all threads but the own ones of the others.
 //! Between two segments a part that has more than its share lets a helper go if more
 //! threads work than there are: so a part that begins late has its share after one
 //! segment of the others, and what one cannot use others do. Nobody waits here, so
@@ -15,11 +16,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, Scope};
 
 use crate::lock::lock;
+use crate::schedule::Priority;
 
 /// How many threads there are, and how many parts share them.
 pub(crate) struct Crew {
     threads: usize,
-    parts: AtomicUsize,
+    /// Of each priority.
+    parts: [AtomicUsize; Priority::CLASSES],
     /// Threads that work, helpers or not.
     working: AtomicUsize,
 }
@@ -37,7 +40,7 @@ impl Crew {
     pub(crate) fn new(threads: usize) -> Self {
         Self {
             threads: threads.max(1),
-            parts: AtomicUsize::new(0),
+            parts: Default::default(),
             working: AtomicUsize::new(0),
         }
     }
@@ -47,19 +50,27 @@ impl Crew {
         self.threads
     }
 
-    /// Threads that a part can count on now.
-    fn share(&self) -> usize {
-        (self.threads / self.parts.load(Ordering::Relaxed).max(1)).max(1)
+    /// Threads that a part of a priority can count on now.
+    fn share(&self, priority: Priority) -> usize {
+        let parts = self.parts.each_ref();
+        let parts = parts.map(|count| count.load(Ordering::Relaxed));
+        let (lower, from_own) = parts.split_at(priority as usize);
+        let (own, higher) = from_own.split_at(1);
+        if higher.iter().any(|&count| count > 0) {
+            return 1;
+        }
+        let threads = self.threads.saturating_sub(lower.iter().sum());
+        (threads / own[0].max(1)).max(1)
     }
 
     /// Whether a part of so many workers may have one more.
-    fn may_grow(&self, workers: usize) -> bool {
-        workers < self.share() || self.working.load(Ordering::Relaxed) < self.threads
+    fn may_grow(&self, priority: Priority, workers: usize) -> bool {
+        workers < self.share(priority) || self.working.load(Ordering::Relaxed) < self.threads
     }
 
     /// Whether a part of so many workers has to let one go.
-    fn must_shrink(&self, workers: usize) -> bool {
-        workers > self.share() && self.working.load(Ordering::Relaxed) > self.threads
+    fn must_shrink(&self, priority: Priority, workers: usize) -> bool {
+        workers > self.share(priority) && self.working.load(Ordering::Relaxed) > self.threads
     }
 
     /// Works on all pieces, in their order, as many at the same time as the share of one
@@ -70,13 +81,15 @@ impl Crew {
     /// If a piece does, when those that had begun have ended.
     pub(crate) fn run<T: Send, R: Send, E: Send>(
         &self,
+        priority: Priority,
         pieces: Vec<T>,
         stop: impl Fn() -> bool + Sync,
         work: impl Fn(usize, T) -> Result<R, E> + Sync,
     ) -> Result<Vec<R>, Unfinished<E>> {
-        self.parts.fetch_add(1, Ordering::Relaxed);
+        let parts = &self.parts[priority as usize];
+        parts.fetch_add(1, Ordering::Relaxed);
         self.working.fetch_add(1, Ordering::Relaxed);
-        let _place = Place(&self.parts);
+        let _place = Place(parts);
         let state = State {
             left: pieces.len(),
             done: pieces.iter().map(|_| None).collect(),
@@ -86,6 +99,7 @@ impl Crew {
         };
         let run = Run {
             crew: self,
+            priority,
             stop,
             work,
             state: Mutex::new(state),
@@ -123,6 +137,7 @@ enum Role {
 /// The work on one part.
 struct Run<'a, T, R, E, Stop, Work> {
     crew: &'a Crew,
+    priority: Priority,
     stop: Stop,
     work: Work,
     state: Mutex<State<T, R, E>>,
@@ -177,7 +192,7 @@ where
             state.end = Some(End::Stopped);
         }
         let crew = self.crew;
-        let is_too_many = role == Role::Helper && crew.must_shrink(state.workers);
+        let is_too_many = role == Role::Helper && crew.must_shrink(self.priority, state.workers);
         if state.end.is_some() || state.left == 0 || is_too_many {
             state.workers -= 1;
             crew.working.fetch_sub(1, Ordering::Relaxed);
@@ -186,7 +201,7 @@ where
         let piece = state.pieces.next();
         state.left -= 1;
         // One at a time: a helper brings the next itself.
-        if state.left > 0 && crew.may_grow(state.workers) {
+        if state.left > 0 && crew.may_grow(self.priority, state.workers) {
             let helper = Builder::new()
                 .name("cuzk-segments".to_owned())
                 .spawn_scoped(scope, move || self.work(scope, Role::Helper));
@@ -205,6 +220,8 @@ mod tests {
 
     use super::*;
 
+    const NORMAL: Priority = Priority::Normal;
+
     type Outcome = Result<Vec<usize>, Unfinished<&'static str>>;
 
     #[test]
@@ -212,6 +229,7 @@ mod tests {
         for threads in 1..5 {
             let crew = Crew::new(threads);
             let done: Outcome = crew.run(
+                NORMAL,
                 (10..30).collect(),
                 || false,
                 |index, piece| {
@@ -221,7 +239,12 @@ mod tests {
             );
             assert_eq!(done, Ok((10..30).map(|piece| piece * 2).collect()));
             assert_eq!(
-                crew.run(Vec::<()>::new(), || true, |_, ()| Err::<usize, _>("none")),
+                crew.run(
+                    NORMAL,
+                    Vec::<()>::new(),
+                    || true,
+                    |_, ()| Err::<usize, _>("none")
+                ),
                 Ok(vec![])
             );
         }
@@ -233,6 +256,7 @@ mod tests {
         let crew = Crew::new(4);
         let meeting = Barrier::new(4);
         let done: Outcome = crew.run(
+            NORMAL,
             (0..4).collect(),
             || false,
             |_, piece| {
@@ -245,7 +269,7 @@ mod tests {
 
     fn crew(threads: usize, parts: usize, working: usize) -> Crew {
         let crew = Crew::new(threads);
-        crew.parts.store(parts, Ordering::Relaxed);
+        crew.parts[NORMAL as usize].store(parts, Ordering::Relaxed);
         crew.working.store(working, Ordering::Relaxed);
         crew
     }
@@ -253,16 +277,42 @@ mod tests {
     #[test]
     fn parts_share_threads_and_lend_what_they_cannot_use() {
         // Alone: all of them, and no more.
-        assert!(crew(4, 1, 3).may_grow(3) && !crew(4, 1, 4).may_grow(4));
+        assert!(crew(4, 1, 3).may_grow(NORMAL, 3) && !crew(4, 1, 4).may_grow(NORMAL, 4));
         // A second one begins while the first has all: it takes its share, the first
         // lets go until there are as many as there may be.
-        assert!(crew(4, 2, 5).may_grow(1) && !crew(4, 2, 6).may_grow(2));
-        assert!(crew(4, 2, 6).must_shrink(4) && crew(4, 2, 5).must_shrink(3));
-        assert!(!crew(4, 2, 4).must_shrink(2));
+        assert!(crew(4, 2, 5).may_grow(NORMAL, 1) && !crew(4, 2, 6).may_grow(NORMAL, 2));
+        assert!(crew(4, 2, 6).must_shrink(NORMAL, 4) && crew(4, 2, 5).must_shrink(NORMAL, 3));
+        assert!(!crew(4, 2, 4).must_shrink(NORMAL, 2));
         // The first has one segment left: the second takes what is free, and keeps it.
-        assert!(crew(4, 2, 3).may_grow(2) && !crew(4, 2, 4).must_shrink(3));
+        assert!(crew(4, 2, 3).may_grow(NORMAL, 2) && !crew(4, 2, 4).must_shrink(NORMAL, 3));
         // More parts than threads: one each.
-        assert!(!crew(2, 5, 5).may_grow(1) && !crew(2, 5, 5).must_shrink(1));
+        assert!(!crew(2, 5, 5).may_grow(NORMAL, 1) && !crew(2, 5, 5).must_shrink(NORMAL, 1));
+    }
+
+    #[test]
+    fn a_higher_priority_has_all_threads_but_one_for_each_other_part() {
+        let with_high = |parts, working| {
+            let crew = crew(8, parts, working);
+            crew.parts[Priority::High as usize].store(1, Ordering::Relaxed);
+            crew
+        };
+        // It begins while one has all: it takes seven, the other lets seven go.
+        assert_eq!(with_high(1, 9).share(Priority::High), 7);
+        assert_eq!(with_high(1, 9).share(NORMAL), 1);
+        assert!(with_high(1, 9).may_grow(Priority::High, 6));
+        assert!(with_high(1, 9).must_shrink(NORMAL, 8));
+        assert!(
+            !with_high(1, 9).may_grow(NORMAL, 1) && !with_high(1, 9).may_grow(Priority::High, 7)
+        );
+        // What it cannot use the other has.
+        assert!(with_high(1, 3).may_grow(NORMAL, 2) && !with_high(1, 8).must_shrink(NORMAL, 7));
+        // More parts than threads: it has its own.
+        assert_eq!(with_high(9, 9).share(Priority::High), 1);
+        // The highest of all has what two leave.
+        let crew = with_high(1, 9);
+        crew.parts[Priority::Critical as usize].store(1, Ordering::Relaxed);
+        assert_eq!(crew.share(Priority::Critical), 6);
+        assert_eq!(crew.share(Priority::High), 1);
     }
 
     /// Another part is there and does nothing: its thread helps here, or none of the
@@ -272,10 +322,11 @@ mod tests {
         let crew = crew(2, 1, 0);
         let meeting = Barrier::new(2);
         let done: Outcome = crew.run(
+            NORMAL,
             vec![0, 1],
             || false,
             |_, piece| {
-                assert_eq!(crew.share(), 1);
+                assert_eq!(crew.share(NORMAL), 1);
                 meeting.wait();
                 Ok(piece)
             },
@@ -292,13 +343,13 @@ mod tests {
             begun.fetch_add(1, Ordering::Relaxed);
             if piece == 2 { Err("two") } else { Ok(piece) }
         };
-        let failed: Outcome = crew.run((0..9).collect(), || false, work);
+        let failed: Outcome = crew.run(NORMAL, (0..9).collect(), || false, work);
         assert_eq!(
             (failed, begun.load(Ordering::Relaxed)),
             (Err(Unfinished::Failed("two")), 3)
         );
         let stop = || begun.load(Ordering::Relaxed) >= 5;
-        let stopped: Outcome = crew.run(vec![0, 1, 3, 4], stop, work);
+        let stopped: Outcome = crew.run(NORMAL, vec![0, 1, 3, 4], stop, work);
         assert_eq!(
             (stopped, begun.load(Ordering::Relaxed)),
             (Err(Unfinished::Stopped), 5)
@@ -310,6 +361,7 @@ mod tests {
         let crew = Crew::new(3);
         let panic = catch_unwind(AssertUnwindSafe(|| {
             let _: Outcome = crew.run(
+                NORMAL,
                 (0..9).collect(),
                 || false,
                 |_, piece| {
@@ -321,9 +373,10 @@ mod tests {
         let message = panic.expect_err("it panics");
         let message = message.downcast_ref::<String>().expect("a text");
         assert!(message.contains("a fault of the test"), "{message}");
-        let left = [&crew.parts, &crew.working].map(|count| count.load(Ordering::Relaxed));
+        let left = [&crew.parts[NORMAL as usize], &crew.working]
+            .map(|count| count.load(Ordering::Relaxed));
         assert_eq!(left, [0, 0], "its places are given back");
-        let done: Outcome = crew.run(vec![1], || false, |_, piece| Ok(piece));
+        let done: Outcome = crew.run(NORMAL, vec![1], || false, |_, piece| Ok(piece));
         assert_eq!(done, Ok(vec![1]));
     }
 }

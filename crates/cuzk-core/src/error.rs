@@ -1,6 +1,7 @@
 //! Why a proof was not made.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cuzk_budget::{BudgetError, PlanError};
 use cuzk_gpu::{BackendError, KeyError};
@@ -153,6 +154,20 @@ pub enum ProveError {
         "the parts verify one by one, the proof as a whole does not: the public inputs of the request are others"
     )]
     InvalidWhole,
+    /// A stage took longer than its limit, and nobody waits for it any more.
+    #[error(
+        "{}{stage} has taken longer than its limit of {} s and was given up",
+        part.map(|part| format!("part {part}: ")).unwrap_or_default(),
+        limit.as_secs_f64()
+    )]
+    Stalled {
+        /// The stage.
+        stage: &'static str,
+        /// The part, unless it is a stage of the job as a whole.
+        part: Option<usize>,
+        /// The limit.
+        limit: Duration,
+    },
     /// A stage panicked.
     #[error("{stage} panicked: {message}")]
     Panic {

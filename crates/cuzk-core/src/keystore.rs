@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use cuzk_budget::{Budget, Consumer, Reclaim, Reservation};
@@ -26,6 +27,8 @@ pub struct KeyStore {
     allow_test: bool,
     budget: Budget,
     keys: Mutex<HashMap<CircuitId, Arc<Mutex<Slot>>>>,
+    /// Counts uses that ended, so that each has a number.
+    clock: Arc<AtomicU64>,
 }
 
 /// A key's place. Whoever loads the key holds its lock, so that other jobs of the
@@ -34,8 +37,9 @@ pub struct KeyStore {
 struct Slot {
     key: Option<Arc<Key>>,
     resident: Option<Reservation>,
-    /// One handle here and one with each part that uses the resident points.
-    uses: Arc<()>,
+    /// One handle here and one with each part that uses the resident points. Holds the
+    /// number of the last use that ended.
+    uses: Arc<AtomicU64>,
 }
 
 impl Slot {
@@ -47,23 +51,29 @@ impl Slot {
         Some(resident.bytes())
     }
 
-    fn lease(&self, budget: &Budget) -> KeyLease {
+    fn lease(&self, store: &KeyStore) -> KeyLease {
         KeyLease {
             uses: Some(Arc::clone(&self.uses)),
-            budget: budget.clone(),
+            clock: Arc::clone(&store.clock),
+            budget: store.budget.clone(),
         }
     }
 }
 
 /// A part's use of a key's resident points: they stay until it is dropped.
 pub(crate) struct KeyLease {
-    uses: Option<Arc<()>>,
+    uses: Option<Arc<AtomicU64>>,
+    clock: Arc<AtomicU64>,
     budget: Budget,
 }
 
 impl Drop for KeyLease {
     fn drop(&mut self) {
-        drop(self.uses.take());
+        if let Some(uses) = self.uses.take() {
+            // Only the order of uses counts, and each number is given once.
+            let number = 1 + self.clock.fetch_add(1, Ordering::Relaxed);
+            uses.fetch_max(number, Ordering::Relaxed);
+        }
         // Who waits for memory may have seen the points in use.
         self.budget.idle_grew();
     }
@@ -119,6 +129,7 @@ impl KeyStore {
             allow_test: config.allow_test_params,
             budget: budget.clone(),
             keys: Mutex::default(),
+            clock: Arc::default(),
         });
         let weak = Arc::downgrade(&store);
         budget.add_reclaimer(weak);
@@ -164,7 +175,7 @@ impl KeyStore {
     pub(crate) fn lease(&self, circuit: &CircuitId) -> Option<KeyLease> {
         let slot = Arc::clone(self.slots().get(circuit)?);
         let slot = lock(&slot);
-        slot.resident.as_ref().map(|_| slot.lease(&self.budget))
+        slot.resident.as_ref().map(|_| slot.lease(self))
     }
 
     /// Decodes the points of a loaded key into memory that is reserved already. If
@@ -185,7 +196,7 @@ impl KeyStore {
             reservation.reassign(KEYS);
             slot.resident = Some(reservation);
         }
-        Ok(slot.lease(&self.budget))
+        Ok(slot.lease(self))
     }
 
     /// Brings the points of a loaded key into memory that is free now.
@@ -293,18 +304,24 @@ impl KeyStore {
         Ok(Key::open(&path, &KeyChecks { points, digest })?)
     }
 
-    /// Resident keys whose points no part uses, the largest first.
+    /// Resident keys whose points no part uses, the one first whose last use is the
+    /// longest ago.
     fn idle(&self) -> Vec<(u64, Arc<Mutex<Slot>>)> {
         let slots: Vec<_> = self.slots().values().map(Arc::clone).collect();
         let mut idle: Vec<_> = slots
             .into_iter()
             .filter_map(|slot| {
-                let bytes = try_lock(&slot)?.idle_bytes()?;
-                Some((bytes, slot))
+                let (used, bytes) = {
+                    let slot = try_lock(&slot)?;
+                    (slot.uses.load(Ordering::Relaxed), slot.idle_bytes()?)
+                };
+                Some((used, bytes, slot))
             })
             .collect();
-        idle.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-        idle
+        idle.sort_by_key(|(used, ..)| *used);
+        idle.into_iter()
+            .map(|(_, bytes, slot)| (bytes, slot))
+            .collect()
     }
 }
 

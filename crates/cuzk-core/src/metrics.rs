@@ -31,6 +31,8 @@ pub struct Metrics {
     pub jobs_failed: Counter,
     /// Jobs that their callers cancelled.
     pub jobs_cancelled: Counter,
+    /// Stages that took longer than their limit and were given up.
+    pub stages_given_up: Counter,
     /// Parts that were tried again.
     pub parts_retried: Counter,
     /// Proofs that did not verify.

@@ -59,6 +59,12 @@ pub trait CircuitSpec: Send + Sync {
     /// What the circuit says.
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError>;
 
+    /// Whether its jobs usually have the highest priority: memory for one of its parts can
+    /// be kept then.
+    fn is_urgent(&self) -> bool {
+        false
+    }
+
     /// Where the circuit is said to repeat. It is checked before it is used, so that a
     /// circuit which does not is only slower.
     fn cut(&self) -> Option<Cut> {

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use bellpepper_core::{Circuit, SynthesisError};
+use cuzk_core::schedule::Priority;
 use cuzk_core::{CircuitId, CircuitSpec};
 use cuzk_synth::{Cut, Pass};
 use filecoin_proofs::constants::DefaultPieceHasher;
@@ -101,6 +102,10 @@ impl CircuitSpec for FilecoinCircuit {
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         let Self { kind, sector_size } = *self;
         with_tree!(sector_size, synthesize_blank(kind, sector_size, pass))
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.kind.default_priority() == Priority::Critical
     }
 
     fn cut(&self) -> Option<Cut> {

@@ -145,7 +145,7 @@ impl PinnedPool {
     }
 
     /// Gives all that is asked now, or refuses now. Comes after every request
-    /// that waits.
+    /// that waits; at the highest priority, after those that wait at it too.
     ///
     /// # Errors
     /// [`AcquireError::Budget`] if it does not fit, [`AcquireError::Backing`] if
@@ -156,7 +156,8 @@ impl PinnedPool {
         }
         self.owner.shared.counted(|shared| {
             let order = Order::new(request, shared.source.backing())?;
-            shared.finish_counted(shared.take_now(&order)?, &order)
+            let grant = shared.take_now(&order, request.wait.priority)?;
+            shared.finish_counted(grant, &order)
         })
     }
 
@@ -228,7 +229,8 @@ impl PinnedPool {
         };
         self.owner.shared.counted(|shared| {
             let order = Order::new(&request, shared.source.backing())?;
-            let (acquired, _) = shared.finish(shared.take_now(&order)?, &order)?;
+            let (acquired, _) =
+                shared.finish(shared.take_now(&order, Priority::LOWEST)?, &order)?;
             drop(acquired);
             Ok(())
         })
@@ -345,8 +347,13 @@ impl Shared {
         self.finish_counted(grant, &order)
     }
 
-    fn take_now(self: &Arc<Self>, order: &Order) -> Result<Grant, AcquireError> {
-        self.budget.without_waiting(|turn| self.take(order, turn))
+    fn take_now(
+        self: &Arc<Self>,
+        order: &Order,
+        priority: Priority,
+    ) -> Result<Grant, AcquireError> {
+        self.budget
+            .without_waiting_at(priority, |turn| self.take(order, turn))
     }
 
     /// One attempt of a request that waits.

@@ -411,3 +411,23 @@ proptest! {
         prop_assert_eq!((used_bytes(&budget), used_bytes(&share)), (0, 0));
     }
 }
+
+/// Idle bytes that lie where bytes are kept are reclaimed too, all that are missing at
+/// once and no more.
+#[test]
+fn a_request_reclaims_what_kept_bytes_leave_it() {
+    let budget = Budget::new(10);
+    let store = Store::under(&budget);
+    for _ in 0..9 {
+        store.put(budget.try_reserve(KEYS, 1).unwrap());
+    }
+    budget.keep_for_highest(3);
+    let taken = budget.try_reserve(COLUMNS, 6).unwrap();
+    assert_eq!((taken.bytes(), used_bytes(&budget)), (6, 7));
+    assert_eq!(store.calls.load(Ordering::Relaxed), 1);
+    // A request of the highest priority needs nobody to give anything back.
+    let highest = Wait::with_priority(Priority::HIGHEST);
+    let urgent = budget.reserve(COLUMNS, 3, &highest).unwrap();
+    assert_eq!((urgent.bytes(), used_bytes(&budget)), (3, 10));
+    assert_eq!(store.calls.load(Ordering::Relaxed), 1);
+}

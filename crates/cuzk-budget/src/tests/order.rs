@@ -298,3 +298,56 @@ proptest! {
         prop_assert_eq!((used_bytes(&budget), budget.usage().waiters), (0, 0));
     }
 }
+
+#[test]
+fn kept_bytes_are_for_the_highest_priority_alone() {
+    let budget = Budget::new(10);
+    budget.keep_for_highest(3);
+    assert_eq!(budget.kept_bytes(), 3);
+    // Nobody else waits for what is kept, or takes it.
+    let refused = budget.reserve(COLUMNS, 8, &at(254));
+    assert!(
+        matches!(
+            refused,
+            Err(BudgetError::TooLarge {
+                asked_bytes: 8,
+                limit_bytes: 7,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+    let others = budget.reserve(COLUMNS, 7, &at(0)).unwrap();
+    assert!(matches!(
+        budget.try_reserve(KEYS, 1),
+        Err(BudgetError::Refused(_))
+    ));
+    let mut low = waiting(&budget, 1, at(254));
+    assert!(poll(&mut low, Waker::noop()).is_pending());
+    let urgent = budget
+        .reserve(COLUMNS, 3, &Wait::with_priority(Priority::HIGHEST))
+        .unwrap();
+    assert_eq!(used_bytes(&budget), 10);
+    // What comes back fills what is kept before others have it.
+    drop(others);
+    assert!(matches!(poll(&mut low, Waker::noop()), Poll::Ready(Ok(_))));
+    drop(urgent);
+    assert_eq!(used_bytes(&budget), 0);
+    // Nor does it wait for who waits for more than the others may have.
+    let others = budget.reserve(COLUMNS, 7, &at(0)).unwrap();
+    let mut low = waiting(&budget, 1, at(254));
+    assert!(poll(&mut low, Waker::noop()).is_pending());
+    let now =
+        |priority| budget.without_waiting_at(priority, |turn| turn.take(COLUMNS, 3).map(drop));
+    assert!(matches!(now(Priority(254)), Err(BudgetError::Refused(_))));
+    now(Priority::HIGHEST).unwrap();
+    drop((low, others));
+    // It may be had whole, and nothing is kept any more once it is said so.
+    drop(
+        budget
+            .reserve(COLUMNS, 10, &Wait::with_priority(Priority::HIGHEST))
+            .unwrap(),
+    );
+    budget.keep_for_highest(0);
+    drop(budget.reserve(COLUMNS, 10, &at(0)).unwrap());
+}

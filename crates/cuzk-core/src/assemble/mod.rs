@@ -77,6 +77,18 @@ pub fn page_locked_limit(config: &Config, limit_bytes: u64) -> Result<u64, Limit
     }
 }
 
+/// A rule's bytes of a limit; `None` if it is automatic.
+pub(crate) fn share_of(rule: LimitRule, limit_bytes: u64) -> Option<u64> {
+    match rule {
+        LimitRule::Automatic => None,
+        LimitRule::Bytes(bytes) => Some(bytes),
+        LimitRule::Percent(percent) => {
+            let bytes = u128::from(limit_bytes) * u128::from(percent) / 100;
+            Some(u64::try_from(bytes).unwrap_or(u64::MAX))
+        }
+    }
+}
+
 /// The CPU backend with a configuration's switches.
 ///
 /// # Errors

@@ -6,7 +6,9 @@ use cuzk_gpu::DEVICE_SLOTS_MAX;
 
 use super::device::DeviceChoice;
 use super::serve::{MESSAGE_BYTES_LIMIT, Preload};
-use super::tuning::{DevicePolicy, KeyTier, Placement, PlacementRefused, Sizing, Synthesis};
+use super::tuning::{
+    DevicePolicy, Dispatch, KeyTier, Placement, PlacementRefused, Sizing, Synthesis,
+};
 use super::value::{show_address, show_limit, show_text};
 use super::{Config, PointCheck, Value};
 
@@ -35,8 +37,30 @@ fn at_least_one(value: &Value) -> Result<usize, String> {
     }
 }
 
+/// A count of at least one, or none for "auto".
+fn auto_or_one(value: &Value) -> Result<Option<usize>, String> {
+    match value {
+        Value::Text(text) if text == "auto" => Ok(None),
+        Value::Integer(_) => at_least_one(value).map(Some),
+        other => Err(format!("want \"auto\" or a count, have {other}")),
+    }
+}
+
+fn show_auto(count: Option<usize>) -> String {
+    count.map_or_else(|| "\"auto\"".to_owned(), |count| count.to_string())
+}
+
 fn seconds(value: &Value) -> Result<Duration, String> {
     Ok(Duration::from_secs(value.count()? as u64))
+}
+
+/// Seconds, or none for 0.
+fn seconds_max(value: &Value) -> Result<Option<Duration>, String> {
+    Ok(Some(seconds(value)?).filter(|max| !max.is_zero()))
+}
+
+fn show_seconds_max(max: Option<Duration>) -> String {
+    max.map_or(0, |max| max.as_secs()).to_string()
 }
 
 /// Every key, in the order of the file.
@@ -60,6 +84,16 @@ pub const KEYS: &[Key] = &[
         show: |config| show_limit(config.page_locked_limit),
     },
     Key {
+        name: "memory.critical_reserve",
+        what: "bytes of the limit for parts of the highest priority alone: \"auto\" (a part of the largest urgent \
+               circuit in serve.warm), a share or bytes",
+        set: |config, value| {
+            config.critical_reserve = value.limit()?;
+            Ok(())
+        },
+        show: |config| show_limit(config.critical_reserve),
+    },
+    Key {
         name: "engine.threads",
         what: "threads for arithmetic, 0 for one a core",
         set: |config, value| {
@@ -75,21 +109,30 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "engine.synthesis_max",
-        what: "parts synthesised at the same time",
+        what: "parts synthesised at the same time: \"auto\" or a count",
         set: |config, value| {
-            config.synthesis_max = at_least_one(value)?;
+            config.synthesis_max = auto_or_one(value)?;
             Ok(())
         },
-        show: |config| config.synthesis_max.to_string(),
+        show: |config| show_auto(config.synthesis_max),
     },
     Key {
         name: "engine.parts_in_flight_max",
-        what: "parts started and not yet proved",
+        what: "parts started and not yet proved: \"auto\" or a count",
         set: |config, value| {
-            config.parts_in_flight_max = at_least_one(value)?;
+            config.parts_in_flight_max = auto_or_one(value)?;
             Ok(())
         },
-        show: |config| config.parts_in_flight_max.to_string(),
+        show: |config| show_auto(config.parts_in_flight_max),
+    },
+    Key {
+        name: "engine.overtaken_seconds_max",
+        what: "how long jobs of a higher priority may overtake a job before it moves up one class; 0 for ever",
+        set: |config, value| {
+            config.overtaken_max = seconds_max(value)?;
+            Ok(())
+        },
+        show: |config| show_seconds_max(config.overtaken_max),
     },
     Key {
         name: "engine.jobs_max",
@@ -111,6 +154,33 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| config.spans_max.to_string(),
+    },
+    Key {
+        name: "watchdog.synthesis_seconds_max",
+        what: "how long a synthesis may take before its job is given up; 0 for ever",
+        set: |config, value| {
+            config.watchdog.synthesis_max = seconds_max(value)?;
+            Ok(())
+        },
+        show: |config| show_seconds_max(config.watchdog.synthesis_max),
+    },
+    Key {
+        name: "watchdog.prove_seconds_max",
+        what: "how long a device may have a proof before it is put out of service; 0 for ever",
+        set: |config, value| {
+            config.watchdog.prove_max = seconds_max(value)?;
+            Ok(())
+        },
+        show: |config| show_seconds_max(config.watchdog.prove_max),
+    },
+    Key {
+        name: "watchdog.other_seconds_max",
+        what: "the same for loading a key, verifying, explaining and completing; 0 for ever",
+        set: |config, value| {
+            config.watchdog.other_max = seconds_max(value)?;
+            Ok(())
+        },
+        show: |config| show_seconds_max(config.watchdog.other_max),
     },
     Key {
         name: "device.policy",
@@ -366,6 +436,15 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| format!("{:?}", config.tuning.key_tier.to_string()),
+    },
+    Key {
+        name: "tuning.dispatch",
+        what: "when parts start: reactive (when a device will soon have a place for them) or burst",
+        set: |config, value| {
+            config.tuning.dispatch = Dispatch::parse(value.word()?)?;
+            Ok(())
+        },
+        show: |config| format!("{:?}", config.tuning.dispatch.to_string()),
     },
     Key {
         name: "tuning.placement",

@@ -235,7 +235,7 @@ fn distance(left: &str, right: &str) -> usize {
 mod tests {
     use cuzk_budget::LimitRule;
 
-    use super::super::{KeyTier, Placement, PlacementRefused};
+    use super::super::{Dispatch, KeyTier, Placement, PlacementRefused};
     use super::*;
 
     fn load_text(text: &str) -> Result<Loaded, ConfigError> {
@@ -277,6 +277,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_derived_is_auto_and_may_be_a_number() {
+        let auto = load_text("[engine]\nparts_in_flight_max = \"auto\"\n").expect("a good file");
+        assert_eq!(auto.config, Config::new("keys".into()));
+        let text = "[engine]\nparts_in_flight_max = 5\nsynthesis_max = 3\novertaken_seconds_max = 0\n\
+                    [watchdog]\nprove_seconds_max = 90\n[tuning]\ndispatch = \"burst\"\n";
+        let loaded = load_text(text).expect("a good file");
+        let config = &loaded.config;
+        assert_eq!(
+            (config.parts_in_flight_max, config.synthesis_max),
+            (Some(5), Some(3))
+        );
+        assert_eq!(config.overtaken_max, None);
+        assert_eq!(
+            config.watchdog.prove_max,
+            Some(std::time::Duration::from_secs(90))
+        );
+        assert_eq!(config.tuning.dispatch, Dispatch::Burst);
+        let again = load_text(&loaded.to_string()).expect("what is printed is a file");
+        assert_eq!(again.config, loaded.config);
+    }
+
+    #[test]
     fn devices_are_read_and_printed_back() {
         for (index, printed) in [
             ("3", "3"),
@@ -313,6 +335,11 @@ mod tests {
             "[memory]\nlimits = 3\n",
             "[memory]\n\nlimit = \"some\"\n",
             "[engine]\nsynthesis_max = 0\n",
+            "[engine]\nsynthesis_max = \"many\"\n",
+            "[engine]\nparts_in_flight_max = -2\n",
+            "[tuning]\ndispatch = \"eager\"\n",
+            "[watchdog]\nprove_seconds_max = \"long\"\n",
+            "[memory]\ncritical_reserve = \"some\"\n",
             "[engine]\nthreads = -1\n",
             "[engine]\nthreads = 99999999999999999999\n",
             "[engine]\nthreads = 99999\n",

@@ -8,8 +8,10 @@ mod load;
 mod serve;
 mod tuning;
 mod value;
+mod watchdog;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cuzk_budget::LimitRule;
 
@@ -17,8 +19,11 @@ pub use device::{DeviceChoice, DeviceName};
 pub use keys::KEYS;
 pub use load::{ConfigError, Loaded, Origin, load};
 pub use serve::{Preload, ServeConfig};
-pub use tuning::{DevicePolicy, KeyTier, Placement, PlacementRefused, Sizing, Synthesis, Tuning};
+pub use tuning::{
+    DevicePolicy, Dispatch, KeyTier, Placement, PlacementRefused, Sizing, Synthesis, Tuning,
+};
 pub use value::Value;
+pub use watchdog::Watchdog;
 
 /// How much of a key file is checked when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +48,20 @@ pub struct Config {
     pub page_locked_limit: LimitRule,
     /// Threads for arithmetic; 0 takes one a core.
     pub threads: usize,
-    /// Parts that may be synthesised at the same time.
-    pub synthesis_max: usize,
-    /// Parts that may have been started and not yet proved.
-    pub parts_in_flight_max: usize,
+    /// Bytes of the limit that only parts of the highest priority are given; automatic is
+    /// what a part takes of the largest urgent circuit that is warmed.
+    pub critical_reserve: LimitRule,
+    /// Parts that may be synthesised at the same time; `None` derives it from the threads
+    /// and from how a circuit is synthesised.
+    pub synthesis_max: Option<usize>,
+    /// Parts that may have been started and not yet proved; `None` derives it from the
+    /// slots of the devices and `synthesis_max`.
+    pub parts_in_flight_max: Option<usize>,
+    /// How long later jobs of a higher priority may overtake a job before it moves up;
+    /// `None` is for ever.
+    pub overtaken_max: Option<Duration>,
+    /// How long stages may take.
+    pub watchdog: Watchdog,
     /// Jobs that may wait or run at the same time.
     pub jobs_max: usize,
     /// Spans that the engine keeps of all jobs.
@@ -84,8 +99,11 @@ impl Config {
             memory_limit: LimitRule::Automatic,
             page_locked_limit: LimitRule::Automatic,
             threads: 0,
-            synthesis_max: 2,
-            parts_in_flight_max: 3,
+            critical_reserve: LimitRule::Automatic,
+            synthesis_max: None,
+            parts_in_flight_max: None,
+            overtaken_max: Some(Duration::from_secs(1800)),
+            watchdog: Watchdog::new(),
             jobs_max: 64,
             spans_max: 1 << 16,
             device_policy: DevicePolicy::PreferGpu,
@@ -104,6 +122,7 @@ impl Config {
                 sizing: Sizing::Exact,
                 synthesis: Synthesis::Segments,
                 key_tier: KeyTier::File,
+                dispatch: Dispatch::Reactive,
                 placement: Placement::Auto,
                 placement_refused: PlacementRefused::Wait,
                 key_batch: 1,

@@ -13,6 +13,8 @@ pub struct Tuning {
     pub synthesis: Synthesis,
     /// Where the points of a key are kept between proofs.
     pub key_tier: KeyTier,
+    /// When the parts of jobs start.
+    pub dispatch: Dispatch,
     /// How columns reach page-locked memory.
     pub placement: Placement,
     /// What happens where page-locked memory is refused.
@@ -82,7 +84,8 @@ pub enum Sizing {
     /// are taken once and written in place.
     Exact,
     /// Columns grow on the heap as the circuit writes and are copied afterwards: the
-    /// way without hints, kept to measure what hints are worth.
+    /// way without hints, kept to measure what hints are worth. Circuits that repeat are
+    /// synthesised whole then.
     Growing,
 }
 
@@ -96,6 +99,17 @@ pub enum Synthesis {
     /// The whole circuit by one thread, every linear combination built and evaluated: the
     /// way of circuits that do not repeat.
     Whole,
+}
+
+/// When the parts of jobs start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// When their turn on a device is foreseeable: no more parts are under way to the
+    /// devices than those finish in the time of a synthesis, as measured, and one.
+    Reactive,
+    /// As many at once as memory allows: they finish and copy at the same time. Known to
+    /// leave devices idle in between, and kept to be measured.
+    Burst,
 }
 
 /// Where the points of a key are kept between proofs.
@@ -135,6 +149,7 @@ macro_rules! words {
 }
 pub(super) use words;
 
+words!(Dispatch { Reactive = "reactive", Burst = "burst" });
 words!(Sizing { Exact = "exact", Growing = "growing" });
 words!(Synthesis { Segments = "segments", Whole = "whole" });
 words!(Placement {

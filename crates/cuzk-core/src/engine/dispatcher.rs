@@ -6,96 +6,34 @@
 //! its part alone.
 
 use std::collections::HashMap;
-use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender};
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
 
 use cuzk_gpu::{Key, KeyTier};
-use cuzk_synth::Sizes;
 
-use super::RETRIES_MAX;
 use super::job::{PartReport, Place, ProofReply};
-use crate::Filling;
+use super::table::{Entry, Message, PartData, PartEntry};
+use super::thread::spawn;
 use crate::error::{Failure, ProveError};
 use crate::log;
-use crate::schedule::{Action, Event, JobId, Limits, PartId, Scheduler};
-use crate::stage::{self, Filled, Job, Proved, Reserved, Shared, Synthesised, Verified};
-
-/// What the dispatcher hears.
-pub(super) enum Message {
-    /// A new job.
-    Submit {
-        /// Its number.
-        id: JobId,
-        /// The job.
-        job: Arc<Job>,
-        /// Where its end is told.
-        reply: Sender<Result<ProofReply, ProveError>>,
-        /// Its place in the queue.
-        place: Place,
-    },
-    /// A key was loaded, or not.
-    Key(JobId, Result<Arc<Key>, Failure>),
-    /// A stage of a part has ended.
-    Part(PartId, Box<Result<PartData, Failure>>),
-    /// A job's proof is encoded, or not.
-    Encoded(JobId, Result<Vec<u8>, Failure>),
-    /// A caller gave a job up.
-    Cancel(JobId),
-    /// The engine is being dropped.
-    Stop,
-}
-
-/// What a stage leaves of a part for the next one.
-pub(super) enum PartData {
-    Reserved(Reserved),
-    /// Its circuit is larger than its columns were: the true sizes.
-    Outgrown(Sizes),
-    Synthesised(Synthesised),
-    Proved(Proved),
-    /// Its proof does not verify.
-    Rejected(Filling),
-    Verified(Verified),
-}
-
-/// A part of a job in the table.
-#[derive(Default)]
-struct PartEntry {
-    /// `None` before its first stage has ended, and while a stage has it.
-    data: Option<PartData>,
-    /// Times it was started.
-    attempts: usize,
-    /// Why its last attempt failed, until the next begins.
-    error: Option<ProveError>,
-}
-
-struct Entry {
-    job: Arc<Job>,
-    key: Option<Arc<Key>>,
-    parts: Vec<PartEntry>,
-    /// Why the job ends, once it does for a reason that no retry changes: the first.
-    error: Option<ProveError>,
-    proof: Option<Vec<u8>>,
-    reply: Sender<Result<ProofReply, ProveError>>,
-    queued: Instant,
-    place: Place,
-}
-
-impl Entry {
-    /// The job ends with `error`, if it does not end already, and no part of it waits
-    /// for memory any longer.
-    fn end(&mut self, error: ProveError) {
-        self.error.get_or_insert(error);
-        self.job.cancel.cancel();
-    }
-}
+use crate::schedule::{
+    Action, Aim, Circuit, DeviceIndex, Event, JobId, Limits, PartId, Priority, Scheduler,
+    StageLimits,
+};
+use crate::stage::{self, Filled, Job, Shared};
+use crate::{CircuitId, Filling, Obstacle};
 
 pub(super) struct Dispatcher {
     shared: Arc<Shared>,
     scheduler: Scheduler,
+    stages: StageLimits,
+    /// The scheduler's clock counts from here.
+    start: Instant,
     jobs: HashMap<JobId, Entry>,
+    /// Every circuit that there was a job of, by the scheduler's number, and what was
+    /// aimed at for it last.
+    circuits: HashMap<CircuitId, (Circuit, Option<Aim>)>,
     outbox: Sender<Message>,
     inbox: Receiver<Message>,
     stopping: bool,
@@ -108,10 +46,14 @@ impl Dispatcher {
         outbox: Sender<Message>,
         inbox: Receiver<Message>,
     ) -> Self {
+        let stages = limits.stages;
         let scheduler = Scheduler::new(limits);
         Self {
             shared,
             scheduler,
+            stages,
+            start: Instant::now(),
+            circuits: HashMap::new(),
             jobs: HashMap::new(),
             outbox,
             inbox,
@@ -121,17 +63,63 @@ impl Dispatcher {
 
     pub(super) fn run(mut self) {
         while !(self.stopping && self.jobs.is_empty()) {
-            // The dispatcher holds a sender itself, so the channel stays open.
-            let Ok(message) = self.inbox.recv() else {
-                return;
+            let events = match self.next_message() {
+                Ok(message) => self.hear(message),
+                Err(RecvTimeoutError::Timeout) => vec![Event::Tick],
+                // The dispatcher holds a sender itself, so the channel stays open.
+                Err(RecvTimeoutError::Disconnected) => return,
             };
-            for event in self.hear(message) {
-                for action in self.scheduler.step(event) {
+            for event in events {
+                for action in self.scheduler.step(event, self.start.elapsed()) {
                     self.start(action);
                 }
                 if let Event::Completed(id) = event {
                     self.finish(id);
                 }
+            }
+            self.log_aims();
+        }
+    }
+
+    /// The next message, or that time alone changes something.
+    fn next_message(&self) -> Result<Message, RecvTimeoutError> {
+        match self.scheduler.next_deadline() {
+            None => Ok(self.inbox.recv()?),
+            Some(deadline) => {
+                let wait_max = deadline.saturating_sub(self.start.elapsed());
+                self.inbox.recv_timeout(wait_max)
+            }
+        }
+    }
+
+    /// Tells what the scheduler aims at, where that has changed.
+    fn log_aims(&mut self) {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        for (circuit, (number, told)) in &mut self.circuits {
+            let aim = self.scheduler.aim(*number);
+            // Free slots come and go with every part.
+            let steady = Aim {
+                free_slots: 0,
+                ..aim
+            };
+            if *told != Some(steady) {
+                *told = Some(steady);
+                let Aim {
+                    lead,
+                    free_slots,
+                    synthesis_max,
+                    parts_in_flight_max,
+                } = aim;
+                tracing::debug!(
+                    %circuit,
+                    lead,
+                    free_slots,
+                    synthesis_max,
+                    parts_in_flight_max,
+                    "parts that may be under way to a device"
+                );
             }
         }
     }
@@ -142,9 +130,26 @@ impl Dispatcher {
             Message::Submit {
                 id,
                 job,
+                circuit,
+                is_shared,
                 reply,
                 place,
-            } => self.admit(id, job, reply, place),
+            } => {
+                let count = self.circuits.len();
+                let number = || (Circuit(count), None);
+                let (circuit, _) = *self.circuits.entry(circuit).or_insert_with(number);
+                let event = Event::Submit {
+                    job: id,
+                    priority: job.priority,
+                    parts: job.part_count,
+                    circuit,
+                    is_shared,
+                };
+                self.admit(id, job, reply, place)
+                    .then_some(event)
+                    .into_iter()
+                    .collect()
+            }
             Message::Key(id, result) => self.of_job(id, result, |entry, key| {
                 entry.key = Some(key);
                 Event::KeyReady(id)
@@ -153,7 +158,7 @@ impl Dispatcher {
                 entry.proof = Some(proof);
                 Event::Completed(id)
             }),
-            Message::Part(part, result) => self.of_part(part, *result),
+            Message::Part(part, stage, result) => self.of_part(part, stage, *result),
             Message::Cancel(id) => self.cancel(id),
             Message::Stop => {
                 self.stopping = true;
@@ -163,24 +168,23 @@ impl Dispatcher {
         }
     }
 
+    /// Takes a job in, unless the engine stops.
     fn admit(
         &mut self,
         id: JobId,
         job: Arc<Job>,
         reply: Sender<Result<ProofReply, ProveError>>,
         place: Place,
-    ) -> Vec<Event> {
+    ) -> bool {
         if self.stopping {
             // Its caller may be gone; then nobody needs the answer.
             let _ = reply.send(Err(ProveError::Stopped));
-            return Vec::new();
+            return false;
         }
-        let parts = job.part_count;
-        let priority = job.priority;
         let entry = Entry {
-            job,
             key: None,
-            parts: (0..parts).map(|_| PartEntry::default()).collect(),
+            parts: (0..job.part_count).map(|_| PartEntry::default()).collect(),
+            job,
             error: None,
             proof: None,
             reply,
@@ -188,11 +192,7 @@ impl Dispatcher {
             place,
         };
         self.jobs.insert(id, entry);
-        vec![Event::Submit {
-            job: id,
-            priority,
-            parts,
-        }]
+        true
     }
 
     fn of_job<T>(
@@ -213,36 +213,47 @@ impl Dispatcher {
         }]
     }
 
-    fn of_part(&mut self, part: PartId, result: Result<PartData, Failure>) -> Vec<Event> {
+    fn of_part(
+        &mut self,
+        part: PartId,
+        stage: u64,
+        result: Result<PartData, Failure>,
+    ) -> Vec<Event> {
         let Some(entry) = self.jobs.get_mut(&part.job) else {
             return Vec::new();
         };
-        vec![match result {
+        let attempt = &mut entry.parts[part.index];
+        // What was given up holds memory until here.
+        if attempt.stage != stage {
+            return Vec::new();
+        }
+        let device = attempt.device.take();
+        match result {
             Ok(data) => {
                 let event = match &data {
                     PartData::Reserved(_) => Event::Reserved(part),
                     PartData::Outgrown(_) => Event::Outgrown(part),
-                    PartData::Synthesised(_) => Event::Synthesised(part),
+                    PartData::Synthesised(synthesised, devices) => Event::Synthesised {
+                        part,
+                        is_shared: is_shared(synthesised.synthesis),
+                        devices: *devices,
+                    },
                     PartData::Proved(_) => Event::Proved(part),
                     PartData::Rejected(_) => Event::Rejected(part),
                     PartData::Verified(_) => Event::Verified(part),
                 };
-                entry.parts[part.index].data = Some(data);
-                event
+                attempt.data = Some(data);
+                vec![event]
             }
-            Err(Failure { error, retry }) => {
-                // A part that has used up its attempts ends the job: nothing else of it
-                // is to wait for memory any longer.
-                if retry && entry.parts[part.index].attempts <= RETRIES_MAX {
-                    let job = &entry.job.label;
-                    tracing::warn!(job, part = part.index, %error, "a part failed");
-                    entry.parts[part.index].error = Some(error);
-                } else {
-                    entry.end(error);
-                }
-                Event::PartFailed { part, retry }
+            Err(failure) => {
+                let retry = failure.retry;
+                entry.part_failed(part.index, failure);
+                // Told first, so that the part goes elsewhere.
+                let lost = device.filter(|device| self.shared.backends.is_lost(*device));
+                let lost = lost.map(Event::DeviceLost).into_iter();
+                lost.chain([Event::PartFailed { part, retry }]).collect()
             }
-        }]
+        }
     }
 
     fn cancel(&mut self, id: JobId) -> Vec<Event> {
@@ -260,27 +271,30 @@ impl Dispatcher {
     fn start(&mut self, action: Action) {
         match action {
             Action::LoadKey(id) => self.load_key(id),
-            Action::Reserve(part) => self.reserve(part),
+            Action::Reserve { part, priority } => self.reserve(part, priority),
             Action::Synthesise(part) => {
                 self.start_part("synthesis", part, |shared, job, key, index, data| {
                     let Some(PartData::Reserved(reserved)) = data else {
                         unreachable!("was reserved")
                     };
-                    Ok(
-                        match stage::synthesise(shared, job, &key, index, reserved)? {
-                            Filled::Whole(part) => PartData::Synthesised(*part),
-                            Filled::Outgrown(sizes) => PartData::Outgrown(sizes),
-                        },
-                    )
+                    match stage::synthesise(shared, job, &key, index, reserved)? {
+                        Filled::Outgrown(sizes) => Ok(PartData::Outgrown(sizes)),
+                        Filled::Whole(part) => {
+                            let able = shared.backends.able(&part.shape.sizes, &key);
+                            let able = able.map_err(Failure::fatal)?;
+                            Ok(PartData::Synthesised(*part, able))
+                        }
+                    }
                 });
             }
-            Action::Prove(part) => {
-                self.start_part("prove", part, |shared, job, key, index, data| {
-                    let Some(PartData::Synthesised(synthesised)) = data else {
+            Action::Prove { part, device } => {
+                self.entry(part.job).parts[part.index].device = Some(device);
+                self.start_part("prove", part, move |shared, job, key, index, data| {
+                    let Some(PartData::Synthesised(synthesised, _)) = data else {
                         unreachable!("was filled")
                     };
-                    stage::prove(shared, job, key, index, synthesised).map(PartData::Proved)
-                })
+                    stage::prove(shared, job, key, index, device, synthesised).map(PartData::Proved)
+                });
             }
             Action::Verify(part) => {
                 self.start_part("verify", part, |shared, _, key, _, data| {
@@ -300,14 +314,76 @@ impl Dispatcher {
                 });
             }
             Action::Complete(id) => self.complete(id),
+            Action::Refuse(part) => self.refuse(part),
+            Action::GiveUp {
+                job,
+                part,
+                stage,
+                device,
+            } => self.give_up(job, part, stage, device),
             Action::Abort(id) => self.abort(id),
+        }
+    }
+
+    fn entry(&mut self, id: JobId) -> &mut Entry {
+        let entry = self.jobs.get_mut(&id);
+        entry.expect("the scheduler knows only jobs of ours")
+    }
+
+    /// No device is left that can prove a part.
+    fn refuse(&mut self, part: PartId) {
+        let shared = Arc::clone(&self.shared);
+        let entry = self.entry(part.job);
+        let able = match (&entry.parts[part.index].data, &entry.key) {
+            (Some(PartData::Synthesised(made, _)), Some(key)) => {
+                shared.backends.able(&made.shape.sizes, key)
+            }
+            _ => unreachable!("was filled"),
+        };
+        let error = able.err();
+        entry.end(error.unwrap_or_else(|| shared.backends.out_of_service()));
+    }
+
+    /// A stage takes too long: nobody waits for it any more. Its memory stays counted
+    /// until its thread returns.
+    fn give_up(
+        &mut self,
+        id: JobId,
+        part: Option<usize>,
+        stage: &'static str,
+        device: Option<DeviceIndex>,
+    ) {
+        let limit = match stage {
+            "synthesis" => self.stages.synthesis_max,
+            "prove" => self.stages.prove_max,
+            _ => self.stages.other_max,
+        };
+        let limit = limit.unwrap_or(Duration::MAX);
+        let error = ProveError::Stalled { stage, part, limit };
+        let shared = Arc::clone(&self.shared);
+        shared.metrics.stages_given_up.add(1);
+        let entry = self.entry(id);
+        let job = &entry.job.label;
+        tracing::error!(job, %error, "nobody waits for it any more");
+        if let Some(device) = device {
+            shared.backends.lose(device, format!("{job}: {error}"));
+        }
+        match part {
+            Some(part) => {
+                entry.parts[part].stage += 1;
+                entry.parts[part].device = None;
+                let retry = device.is_some();
+                entry.part_failed(part, Failure { error, retry });
+            }
+            None => entry.end(error),
         }
     }
 
     fn load_key(&mut self, id: JobId) {
         let entry = &self.jobs[&id];
         let (shared, job) = (Arc::clone(&self.shared), Arc::clone(&entry.job));
-        self.spawn(
+        spawn(
+            self.outbox.clone(),
             "key",
             move |result| Message::Key(id, result),
             move || {
@@ -318,29 +394,27 @@ impl Dispatcher {
         );
     }
 
-    fn reserve(&mut self, part: PartId) {
-        let entry = self
-            .jobs
-            .get_mut(&part.job)
-            .expect("the scheduler knows only jobs of ours");
+    fn reserve(&mut self, part: PartId, priority: Priority) {
+        let shared = Arc::clone(&self.shared);
+        let entry = self.entry(part.job);
         let attempt = &mut entry.parts[part.index];
         let is_outgrown = matches!(attempt.data, Some(PartData::Outgrown(_)));
         if !is_outgrown {
             attempt.attempts += 1;
             attempt.error = None;
             if attempt.attempts > 1 {
-                self.shared.metrics.parts_retried.add(1);
+                shared.metrics.parts_retried.add(1);
             } else {
                 let timeline = &entry.job.timeline;
                 timeline.add("queue", Some(part.index), entry.queued, Instant::now());
             }
         }
-        self.start_part("reserve", part, |shared, job, key, index, data| {
+        self.start_part("reserve", part, move |shared, job, key, index, data| {
             let outgrown = match data {
                 Some(PartData::Outgrown(sizes)) => Some(sizes),
                 _ => None,
             };
-            stage::reserve(shared, job, &key, index, outgrown).map(PartData::Reserved)
+            stage::reserve(shared, job, &key, index, priority, outgrown).map(PartData::Reserved)
         });
     }
 
@@ -352,21 +426,23 @@ impl Dispatcher {
         + Send
         + 'static,
     ) {
-        let entry = self
-            .jobs
-            .get_mut(&part.job)
-            .expect("the scheduler knows only jobs of ours");
-        let data = entry.parts[part.index].data.take();
+        let shared = Arc::clone(&self.shared);
+        let entry = self.entry(part.job);
+        let attempt = &mut entry.parts[part.index];
+        attempt.stage += 1;
+        let number = attempt.stage;
+        let data = attempt.data.take();
         let key = Arc::clone(
             entry
                 .key
                 .as_ref()
                 .expect("parts start when the key is there"),
         );
-        let (shared, job) = (Arc::clone(&self.shared), Arc::clone(&entry.job));
-        self.spawn(
+        let job = Arc::clone(&entry.job);
+        spawn(
+            self.outbox.clone(),
             stage,
-            move |result| Message::Part(part, Box::new(result)),
+            move |result| Message::Part(part, number, Box::new(result)),
             move || {
                 if job.cancel.is_cancelled() {
                     return Err(Failure::fatal(ProveError::Cancelled));
@@ -403,7 +479,8 @@ impl Dispatcher {
             .collect();
         let key = Arc::clone(entry.key.as_ref().expect("its parts were proved with it"));
         let job = Arc::clone(&entry.job);
-        self.spawn(
+        spawn(
+            self.outbox.clone(),
             "complete",
             move |result| Message::Encoded(id, result),
             move || stage::complete(&job, &key, &proofs),
@@ -460,69 +537,13 @@ impl Dispatcher {
         drop((entry.parts, entry.key, entry.place));
         let _ = entry.reply.send(Err(error));
     }
-
-    /// Runs a stage on a thread of its own. The scheduler bounds how many reserve,
-    /// synthesise, prove and explain; checks come no faster than proofs, and a job as a
-    /// whole has one stage at a time.
-    fn spawn<T: Send + 'static>(
-        &self,
-        stage: &'static str,
-        message: impl FnOnce(Result<T, Failure>) -> Message + Send + 'static,
-        run: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-    ) {
-        let outbox = self.outbox.clone();
-        let end = StageEnd {
-            stage,
-            outbox,
-            message: Some(message),
-            _result: PhantomData,
-        };
-        let spawned = std::thread::Builder::new()
-            .name(format!("cuzk-{stage}"))
-            .spawn(move || {
-                let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
-                    let message = panic_message(panic.as_ref());
-                    Err(Failure::ours(ProveError::Panic { stage, message }))
-                });
-                end.tell(result);
-            });
-        if let Err(error) = spawned {
-            tracing::error!(stage, %error, "a thread could not be started");
-        }
-    }
 }
 
-/// Tells the dispatcher how a stage ended, also if its thread never ran.
-struct StageEnd<T, M: FnOnce(Result<T, Failure>) -> Message> {
-    stage: &'static str,
-    outbox: Sender<Message>,
-    message: Option<M>,
-    _result: PhantomData<fn(T)>,
-}
-
-impl<T, M: FnOnce(Result<T, Failure>) -> Message> StageEnd<T, M> {
-    fn tell(mut self, result: Result<T, Failure>) {
-        self.send(result);
+/// Whether a synthesis takes all threads, as far as one that was made in this way tells.
+fn is_shared(filling: Filling) -> Option<bool> {
+    match filling {
+        Filling::Segments => Some(true),
+        Filling::Whole | Filling::Instead(Obstacle::Differs | Obstacle::Growing) => Some(false),
+        Filling::Instead(Obstacle::Surveyed | Obstacle::Doubted | Obstacle::NoMemory) => None,
     }
-
-    fn send(&mut self, result: Result<T, Failure>) {
-        if let Some(message) = self.message.take() {
-            // The dispatcher ends only when no stage runs.
-            let _ = self.outbox.send(message(result));
-        }
-    }
-}
-
-impl<T, M: FnOnce(Result<T, Failure>) -> Message> Drop for StageEnd<T, M> {
-    fn drop(&mut self) {
-        let stage = self.stage;
-        self.send(Err(Failure::ours(ProveError::Thread { stage })));
-    }
-}
-
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a value that is no text")
-        .to_owned()
 }

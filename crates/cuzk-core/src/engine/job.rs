@@ -12,7 +12,7 @@ use ff::Field;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{OsRng, SeedableRng};
 
-use super::dispatcher::Message;
+use super::table::Message;
 use crate::Filling;
 use crate::error::ProveError;
 use crate::placement::Placed;

@@ -2,6 +2,9 @@
 
 mod dispatcher;
 mod job;
+mod kept;
+mod table;
+mod thread;
 mod warm;
 
 use std::sync::Arc;
@@ -16,19 +19,20 @@ use cuzk_synth::HintStore;
 pub use job::{Blinding, Canceller, JobHandle, JobOptions, PartReport, ProofReply};
 
 use crate::backends::{Backends, DeviceState};
-use crate::config::{Config, KeyTier};
+use crate::config::{Config, KeyTier, Sizing, Synthesis};
 use crate::crew::Crew;
 use crate::error::ProveError;
 use crate::keystore::KeyStore;
 use crate::metrics::Metrics;
 use crate::placement::{ColumnMemory, Placing};
-use crate::schedule::{JobId, Limits};
+use crate::schedule::{JobId, Limits, StageLimits};
 use crate::shapes::Shapes;
 use crate::stage::{self, Job, Shared};
 use crate::templates::Templates;
 use crate::timeline::{Recorded, Recorder, Sums, Timeline};
 use crate::{CircuitSpec, Workload, WorkloadError};
-use dispatcher::{Dispatcher, Message};
+use dispatcher::Dispatcher;
+use table::Message;
 
 /// Times a part is tried again after a failure that is not the caller's.
 const RETRIES_MAX: usize = 1;
@@ -51,7 +55,9 @@ pub struct Engine {
     next_job: AtomicU64,
     jobs: Arc<AtomicUsize>,
     jobs_max: usize,
-    parts_in_flight_max: usize,
+    limits: Limits,
+    /// Whether what is kept for the highest priority is configured.
+    keeps_fixed: bool,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -61,7 +67,8 @@ impl Engine {
     /// # Errors
     /// [`ProveError::Thread`] if its thread cannot be started, and
     /// [`ProveError::Placement`] if columns are to lie in page-locked memory and there
-    /// is none.
+    /// is none, and [`ProveError::Memory`] if more is to be kept for the highest priority
+    /// than there is.
     ///
     /// # Panics
     /// If there is no backend, or they want different columns.
@@ -90,14 +97,10 @@ impl Engine {
             metrics: Metrics::default(),
             recorder: Arc::new(Recorder::new(config.spans_max)),
         });
-        let limits = Limits {
-            synthesis_max: config.synthesis_max,
-            parts_in_flight_max: config.parts_in_flight_max,
-            device_slots: shared.backends.slots(),
-            retries_max: RETRIES_MAX,
-        };
-        if limits.parts_in_flight_max <= limits.device_slots {
-            let (max, slots) = (limits.parts_in_flight_max, limits.device_slots);
+        let keeps_fixed = shared.keep_configured(config)?;
+        let limits = limits(config, &shared);
+        let slots: usize = limits.device_slots.iter().sum();
+        if let Some(max) = limits.parts_in_flight_max.filter(|max| *max <= slots) {
             tracing::warn!(
                 max,
                 slots,
@@ -105,7 +108,8 @@ impl Engine {
             );
         }
         let (outbox, inbox) = channel();
-        let dispatcher = Dispatcher::new(Arc::clone(&shared), limits, outbox.clone(), inbox);
+        let dispatcher =
+            Dispatcher::new(Arc::clone(&shared), limits.clone(), outbox.clone(), inbox);
         let thread = std::thread::Builder::new()
             .name("cuzk-dispatch".to_owned())
             .spawn(move || dispatcher.run())
@@ -116,7 +120,8 @@ impl Engine {
             next_job: AtomicU64::new(1),
             jobs: Arc::default(),
             jobs_max: config.jobs_max,
-            parts_in_flight_max: config.parts_in_flight_max,
+            limits,
+            keeps_fixed,
             thread: Some(thread),
         })
     }
@@ -148,11 +153,13 @@ impl Engine {
         let label = workload.label();
         let recorder = Arc::clone(&self.shared.recorder);
         let cancel = CancelToken::new();
+        let circuit = workload.circuit();
+        let (circuit_id, is_shared) = (circuit.id(), self.is_shared(circuit.as_ref()));
         let job = Arc::new(Job {
             timeline: Timeline::of_job(recorder, &label, part_count),
             label,
             part_count,
-            circuit: workload.circuit(),
+            circuit,
             workload,
             priority: options.priority,
             blinding: options.blinding,
@@ -169,6 +176,8 @@ impl Engine {
         let message = Message::Submit {
             id,
             job,
+            circuit: circuit_id,
+            is_shared,
             reply,
             place,
         };
@@ -209,6 +218,20 @@ impl Engine {
             },
         }?;
         self.shared.backends.preload(&key)
+    }
+
+    /// Whether a synthesis of the circuit is likely to take all threads.
+    fn is_shared(&self, circuit: &dyn CircuitSpec) -> bool {
+        let tuning = &self.shared.tuning;
+        let is_cut = tuning.synthesis == Synthesis::Segments && tuning.sizing == Sizing::Exact;
+        is_cut && circuit.cut().is_some()
+    }
+
+    /// Parts of the circuit that may be in flight at the same time, and so have columns.
+    pub fn parts_in_flight_max(&self, circuit: &dyn CircuitSpec) -> usize {
+        let slots = self.limits.device_slots.iter().sum();
+        let is_shared = self.is_shared(circuit);
+        self.limits.parts_in_flight_max(is_shared, slots)
     }
 
     /// Where columns come from.
@@ -270,5 +293,24 @@ impl Drop for Engine {
             // Had it panicked, its jobs would have ended as stopped already.
             let _ = thread.join();
         }
+    }
+}
+
+/// The scheduler's limits, as configured.
+fn limits(config: &Config, shared: &Shared) -> Limits {
+    let watchdog = config.watchdog;
+    Limits {
+        dispatch: config.tuning.dispatch,
+        threads: crate::assemble::threads(config.threads).get(),
+        synthesis_max: config.synthesis_max,
+        parts_in_flight_max: config.parts_in_flight_max,
+        device_slots: shared.backends.slots(),
+        retries_max: RETRIES_MAX,
+        overtaken_max: config.overtaken_max,
+        stages: StageLimits {
+            synthesis_max: watchdog.synthesis_max,
+            prove_max: watchdog.prove_max,
+            other_max: watchdog.other_max,
+        },
     }
 }

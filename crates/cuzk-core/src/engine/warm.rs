@@ -1,29 +1,37 @@
 //! Columns by plan, and the rows of circuits that repeat: allocated and stored before the
 //! first job, so that no job does.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use cuzk_budget::{BudgetError, Consumer, Factor, Plan};
-use cuzk_gpu::ColumnLayout;
+use cuzk_gpu::{ColumnLayout, Key};
 
 use super::Engine;
+use super::kept::Kept;
 use crate::CircuitSpec;
-use crate::crew::Unfinished;
 use crate::error::ProveError;
+use crate::schedule::Priority;
 use crate::stage;
 use crate::templates::{CutCircuit, TEMPLATES};
 
 /// What is planned, by the names in the plan.
 const COLUMNS: Consumer = Consumer("columns");
 const WORK: Consumer = Consumer("work");
+const KEPT: Consumer = Consumer("kept for the highest priority");
 const BACKEND: Consumer = Consumer("backend's buffers");
 
 const BYTES_PER_SCALAR: u64 = size_of::<blstrs::Scalar>() as u64;
 
 /// What parts of one circuit take.
 struct Need {
+    key: Arc<Key>,
     layout: ColumnLayout,
     work_bytes: u64,
+    /// As many as may be in flight.
+    parts_max: usize,
+    /// Whether memory for one is kept.
+    is_urgent: bool,
 }
 
 impl Engine {
@@ -51,12 +59,19 @@ impl Engine {
                 let key = self.shared.keys.counts(*circuit)?;
                 stage::check_fits(&self.shared, *circuit, &key)?;
                 let (layout, work_bytes) = stage::need(&self.shared, *circuit, &key);
-                Ok(Need { layout, work_bytes })
+                let parts_max = self.parts_in_flight_max(*circuit);
+                Ok(Need {
+                    key,
+                    layout,
+                    work_bytes,
+                    parts_max,
+                    is_urgent: circuit.is_urgent(),
+                })
             })
             .collect::<Result<_, ProveError>>()?;
         // What can never fit is told before a survey is begun.
         self.fitting(&needs, &[])?;
-        let mut stored = self.store(circuits)?;
+        let mut stored = self.store(circuits, &needs);
         let (plan, parts) = loop {
             match self.fitting(&needs, &stored) {
                 Ok(fitting) => break fitting,
@@ -71,32 +86,37 @@ impl Engine {
         };
         let lens: Vec<(usize, usize)> = needs
             .iter()
-            .flat_map(|need| need.layout.lens())
-            .filter_map(|len| Some((cuzk_gpu::Column::bytes(len)?, parts)))
+            .flat_map(|need| {
+                let parts = parts.min(need.parts_max);
+                need.layout.lens().into_iter().map(move |len| (len, parts))
+            })
+            .filter_map(|(len, parts)| Some((cuzk_gpu::Column::bytes(len)?, parts)))
             .collect();
         let pool = self.shared.placing.pool(&self.shared.memory);
         let warmed = pool.warm(&lens).map_err(ProveError::Warm);
         // From here on they may be reclaimed, as idle columns may.
         drop(stored);
         self.budget().idle_grew();
-        warmed.map(|()| plan)
+        warmed?;
+        let kept = self.kept(&needs);
+        self.shared.keep(kept);
+        Ok(plan)
     }
 
     /// The stored rows of circuits that repeat, the largest first.
-    fn store(&self, circuits: &[&dyn CircuitSpec]) -> Result<Vec<Arc<CutCircuit>>, ProveError> {
+    fn store(&self, circuits: &[&dyn CircuitSpec], needs: &[Need]) -> Vec<Arc<CutCircuit>> {
         let shared = &self.shared;
-        let store = |_, circuit: &dyn CircuitSpec| {
-            let key = shared.keys.counts(circuit)?;
-            stage::store(shared, circuit, &key)
+        let pieces = circuits.iter().zip(needs).collect();
+        let store = |_, (circuit, need): (&&dyn CircuitSpec, &Need)| {
+            Ok::<_, Infallible>(stage::store(shared, *circuit, &need.key))
         };
-        let stored = shared.crew.run(circuits.to_vec(), || false, store);
-        let stored = stored.map_err(|unfinished| match unfinished {
-            Unfinished::Failed(error) => error,
-            Unfinished::Stopped => unreachable!("nobody stops it"),
-        })?;
+        let stored = shared
+            .crew
+            .run(Priority::default(), pieces, || false, store);
+        let stored = stored.expect("nobody stops it, and nothing fails");
         let mut stored: Vec<_> = stored.into_iter().flatten().collect();
         stored.sort_by_key(|cut| std::cmp::Reverse(cut.bytes()));
-        Ok(stored)
+        stored
     }
 
     /// The plan for as many parts as fit beside stored rows, and how many these are.
@@ -105,7 +125,7 @@ impl Engine {
         needs: &[Need],
         stored: &[Arc<CutCircuit>],
     ) -> Result<(Plan, usize), ProveError> {
-        let mut parts = self.parts_in_flight_max;
+        let mut parts = needs.iter().map(|need| need.parts_max).max().unwrap_or(1);
         loop {
             let plan = self.plan(needs, stored, parts as u64)?;
             let columns = self.check_columns(needs, stored, parts as u64);
@@ -121,6 +141,26 @@ impl Engine {
         }
     }
 
+    /// What is kept for the highest priority: as configured, or a part of the largest
+    /// urgent circuit.
+    fn kept(&self, needs: &[Need]) -> Kept {
+        let kept = self.shared.kept();
+        if self.keeps_fixed {
+            return kept;
+        }
+        let pool = self.shared.placing.pool(&self.shared.memory);
+        let urgent = needs.iter().filter(|need| need.is_urgent);
+        urgent.fold(kept, |kept, need| {
+            let lens = need.layout.lens().into_iter();
+            let capacity = |len| pool.capacity_of(cuzk_gpu::Column::bytes(len)?);
+            let columns = lens.filter_map(capacity).map(|bytes| bytes as u64).sum();
+            kept.max(Kept {
+                columns,
+                total: need.work_bytes.saturating_add(columns),
+            })
+        })
+    }
+
     /// One line for each consumer of `parts` parts of each circuit.
     fn plan(
         &self,
@@ -130,7 +170,11 @@ impl Engine {
     ) -> Result<Plan, ProveError> {
         let budget = self.budget();
         let mut plan = Plan::new(&*budget.name(), budget.limit_bytes());
-        for Need { layout, .. } in needs {
+        for Need {
+            layout, parts_max, ..
+        } in needs
+        {
+            let parts = parts.min(*parts_max as u64);
             let lens = layout.lens();
             let rows = lens.len() as u64 - 1;
             for (columns, len) in [(rows, layout.rows), (1, layout.aux)] {
@@ -151,6 +195,10 @@ impl Engine {
         }
         for cut in stored {
             plan.add(TEMPLATES, &[Factor::new(cut.bytes(), "bytes")])?;
+        }
+        let kept = self.kept(needs).total;
+        if kept > 0 {
+            plan.add(KEPT, &[Factor::new(kept, "bytes")])?;
         }
         let fixed_bytes = self.shared.memory.fixed_bytes();
         if fixed_bytes > 0 {
@@ -178,17 +226,24 @@ impl Engine {
         parts: u64,
     ) -> Result<(), BudgetError> {
         let pool = self.shared.placing.pool(&self.shared.memory);
-        let bytes = needs
-            .iter()
-            .flat_map(|need| need.layout.lens())
-            .map(|len| pool.capacity_of(cuzk_gpu::Column::bytes(len)?))
-            .try_fold(0_u64, |sum, bytes| sum.checked_add(bytes? as u64))
-            .and_then(|bytes| bytes.checked_mul(parts))
-            .unwrap_or(u64::MAX);
-        let bytes = bytes.saturating_add(self.shared.memory.fixed_bytes());
+        let part_bytes = |need: &Need| {
+            let lens = need.layout.lens().into_iter();
+            let mut bytes = lens.map(|len| pool.capacity_of(cuzk_gpu::Column::bytes(len)?));
+            let bytes = bytes.try_fold(0_u64, |sum, bytes| sum.checked_add(bytes? as u64))?;
+            bytes.checked_mul(parts.min(need.parts_max as u64))
+        };
+        let bytes = needs.iter().map(part_bytes);
+        let bytes = bytes.reduce(|sum, bytes| sum?.checked_add(bytes?));
+        let bytes = bytes.unwrap_or(Some(0)).unwrap_or(u64::MAX);
+        let kept = self.kept(needs);
+        let bytes = bytes
+            .saturating_add(self.shared.memory.fixed_bytes())
+            .saturating_add(kept.columns);
         let work_bytes = self.work_bytes(needs, stored).saturating_mul(parts);
         let stored_bytes: u64 = stored.iter().map(|cut| cut.bytes()).sum();
-        let beside_bytes = work_bytes.saturating_add(stored_bytes);
+        let beside_bytes = work_bytes
+            .saturating_add(stored_bytes)
+            .saturating_add(kept.total - kept.columns);
         pool.budget()
             .check_both(COLUMNS, bytes, self.budget(), beside_bytes)
     }

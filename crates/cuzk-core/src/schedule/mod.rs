@@ -1,21 +1,72 @@
 //! The scheduler: one state machine without threads or clock.
 //!
-//! [`Scheduler::step`] takes what happened and answers what to start. Production
-//! runs the answers on threads, the tests run them in simulated time; both run
-//! this code. It decides by these rules:
+//! [`Scheduler::step`] takes what happened and when, and answers what to start.
+//! Production runs the answers on threads, the tests run them in simulated time; both
+//! run this code. It decides by these rules:
 //!
-//! - jobs are served by priority, then by arrival, and the parts of a job in order;
+//! - jobs are served by priority, then by arrival, and the parts of a job in order: one
+//!   that may not start yet holds up all behind it;
 //! - a part counts against a limit only for parts of its own or a lower priority,
-//!   so nothing of lower priority can keep it waiting for a place;
-//! - a part starts only while fewer than `parts_in_flight_max` are between their
-//!   reservation and their proof: completions pull the next one in;
+//!   so nothing of lower priority can keep it waiting for a place; slots of devices are
+//!   the exception, and there it has the next one that is free;
+//! - a part starts only when its turn on a device is foreseeable: while those between
+//!   their reservation and a device are fewer than free slots and [measured
+//!   rates](Aim::lead) justify. Under [`Dispatch::Burst`] any number may be;
+//! - a part goes to the device that will have proved it first. One that is lost, or that
+//!   has kept a part too long, is out of service and gets no other;
 //! - a part that fails for a reason of ours is tried again from its reservation, a
-//!   limited number of times; any other failure ends its job, and only its job.
+//!   limited number of times, on another device where there is one; any other failure
+//!   ends its job, and only its job;
+//! - a stage that takes longer than its limit is given up, and nothing waits for it any
+//!   more;
+//! - a job that later ones have overtaken for too long moves up one class of priority,
+//!   never to the highest.
 
 #[cfg(test)]
-mod tests;
+macro_rules! mutated {
+    ($of:expr, $mutation:ident) => {
+        $of.mutation == Some($crate::schedule::Mutation::$mutation)
+    };
+}
+#[cfg(not(test))]
+macro_rules! mutated {
+    ($of:expr, $mutation:ident) => {
+        $crate::schedule::never()
+    };
+}
 
-use std::collections::BTreeMap;
+mod devices;
+mod dispatch;
+mod job;
+mod rates;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+pub use devices::{DeviceIndex, DeviceSet};
+#[cfg(test)]
+use tests::Mutation;
+
+use crate::config::Dispatch;
+use devices::Devices;
+use job::{Job, JobStage, Part, Stage};
+use rates::Rates;
+
+/// Whether a fault of the tests is in the scheduler, where there are no tests.
+#[cfg(not(test))]
+const fn never() -> bool {
+    false
+}
+
+/// Parts of a circuit whose synthesis takes all threads that are synthesised at the same
+/// time: the second one has the threads that the first cannot use at its ends.
+const SHARED_SYNTHESES: usize = 2;
+
+/// Parts in flight in a burst: each has a thread.
+const BURST_PARTS_MAX: usize = 64;
 
 /// Numbers a job, in order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,6 +80,10 @@ pub struct PartId {
     /// Which of its parts, from 0.
     pub index: usize,
 }
+
+/// Numbers a circuit: parts of one take as long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Circuit(pub usize);
 
 /// Who goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,17 +99,76 @@ pub enum Priority {
     Critical,
 }
 
-/// Limits of the scheduler, all at least one.
-#[derive(Clone, Copy, Debug)]
+impl Priority {
+    pub(crate) const CLASSES: usize = 4;
+
+    /// One class more; the highest is given and not come by.
+    fn raised(self) -> Self {
+        match self {
+            Self::Low => Self::Normal,
+            Self::Normal | Self::High => Self::High,
+            Self::Critical => Self::Critical,
+        }
+    }
+}
+
+/// Limits of the scheduler.
+#[derive(Clone, Debug)]
 pub struct Limits {
-    /// Parts in synthesis at the same time.
-    pub synthesis_max: usize,
-    /// Parts between the start of their reservation and the end of their proof.
-    pub parts_in_flight_max: usize,
-    /// Parts that the backend works on at the same time.
-    pub device_slots: usize,
+    /// When parts start.
+    pub dispatch: Dispatch,
+    /// Threads that synthesise, at least one.
+    pub threads: usize,
+    /// Parts in synthesis or about to be, at least one; `None` derives it.
+    pub synthesis_max: Option<usize>,
+    /// Parts between the start of their reservation and the end of their proof, at least
+    /// one; `None` derives it.
+    pub parts_in_flight_max: Option<usize>,
+    /// Parts that each device works on at the same time, at least one; one device at
+    /// least, and [`DeviceSet::DEVICES_MAX`] at most.
+    pub device_slots: Vec<usize>,
     /// Times a part is tried again.
     pub retries_max: usize,
+    /// How long a job may be overtaken before it moves up; `None` is for ever.
+    pub overtaken_max: Option<Duration>,
+    /// How long stages may take.
+    pub stages: StageLimits,
+}
+
+impl Limits {
+    /// Parts in synthesis or about to be, of a circuit whose syntheses take all threads or
+    /// one each.
+    fn synthesis_max(&self, is_shared: bool) -> usize {
+        let auto = match (self.dispatch, is_shared) {
+            (Dispatch::Reactive, true) => SHARED_SYNTHESES,
+            (_, _) => self.threads,
+        };
+        self.synthesis_max.unwrap_or(auto)
+    }
+
+    /// Parts in flight of such a circuit, where so many slots can prove it: those, the ones
+    /// that are synthesised meanwhile, and one that waits for the next free slot.
+    pub fn parts_in_flight_max(&self, is_shared: bool, slots: usize) -> usize {
+        let auto = match self.dispatch {
+            Dispatch::Burst => BURST_PARTS_MAX,
+            Dispatch::Reactive => slots
+                .saturating_add(self.synthesis_max(is_shared))
+                .saturating_add(1),
+        };
+        self.parts_in_flight_max.unwrap_or(auto)
+    }
+}
+
+/// How long a stage may take before it is given up; `None` is for ever. A wait for memory
+/// has no limit here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageLimits {
+    /// A synthesis.
+    pub synthesis_max: Option<Duration>,
+    /// A proof on a device.
+    pub prove_max: Option<Duration>,
+    /// Loading a key, verifying, explaining, and completing a job.
+    pub other_max: Option<Duration>,
 }
 
 /// What happened.
@@ -68,13 +182,25 @@ pub enum Event {
         priority: Priority,
         /// Its parts, at least one.
         parts: usize,
+        /// Their circuit.
+        circuit: Circuit,
+        /// Whether a synthesis of it takes all threads, as far as that is known.
+        is_shared: bool,
     },
     /// The job's key is there.
     KeyReady(JobId),
     /// The part's columns and bytes are reserved.
     Reserved(PartId),
     /// The part's columns are filled.
-    Synthesised(PartId),
+    Synthesised {
+        /// The part.
+        part: PartId,
+        /// Whether that took all threads; `None` if it was made in another way than the
+        /// circuit's usual one, and tells nothing of others.
+        is_shared: Option<bool>,
+        /// The devices that can prove it.
+        devices: DeviceSet,
+    },
     /// The part's proof is there.
     Proved(PartId),
     /// The part's proof verifies.
@@ -91,12 +217,16 @@ pub enum Event {
         /// Whether trying again can help.
         retry: bool,
     },
+    /// A device is out of service. The parts that it has fail by themselves.
+    DeviceLost(DeviceIndex),
     /// A stage of the job as a whole failed.
     JobFailed(JobId),
     /// The job's proof was handed over.
     Completed(JobId),
     /// The caller wants no proof any more.
     Cancel(JobId),
+    /// Time has passed; see [`Scheduler::next_deadline`].
+    Tick,
 }
 
 /// What to start.
@@ -105,83 +235,68 @@ pub enum Action {
     /// Load the job's key; answered by `KeyReady` or `JobFailed`.
     LoadKey(JobId),
     /// Reserve columns and bytes; answered by `Reserved` or `PartFailed`.
-    Reserve(PartId),
+    Reserve {
+        /// The part.
+        part: PartId,
+        /// With which priority it waits for them.
+        priority: Priority,
+    },
     /// Fill the columns; answered by `Synthesised` or `PartFailed`.
     Synthesise(PartId),
-    /// Prove on the backend; answered by `Proved` or `PartFailed`.
-    Prove(PartId),
-    /// Verify the proof; answered by `Verified` or `PartFailed`.
+    /// Prove on a device; answered by `Proved` or `PartFailed`.
+    Prove {
+        /// The part.
+        part: PartId,
+        /// The device.
+        device: DeviceIndex,
+    },
+    /// Verify the proof; answered by `Verified`, `Rejected` or `PartFailed`.
     Verify(PartId),
     /// Find out why the proof does not verify; answered by `PartFailed`.
     Explain(PartId),
     /// Check the proof as a whole, encode and hand over; answered by `Completed`
     /// or `JobFailed`.
     Complete(JobId),
+    /// No device in service can prove the part: its job ends, and this is why. Not
+    /// answered.
+    Refuse(PartId),
+    /// A stage takes longer than its limit. It is given up: whatever it ends with is no
+    /// event any more, and what it holds goes back when its thread returns. A device is
+    /// out of service by it, and the part is tried elsewhere; anything else ends its job,
+    /// and this is why. Not answered.
+    GiveUp {
+        /// The job.
+        job: JobId,
+        /// The part, unless it is a stage of the job as a whole.
+        part: Option<usize>,
+        /// The stage, as spans call it.
+        stage: &'static str,
+        /// The device that hangs.
+        device: Option<DeviceIndex>,
+    },
     /// Nothing of the job runs any more: drop what is left and answer its caller.
     Abort(JobId),
 }
 
-/// Where a part is. Those in the right column are being worked on.
+/// What the scheduler aims at for the parts of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Waiting,
-    Reserving,
-    Reserved,
-    Synthesising,
-    Synthesised,
-    Proving,
-    Proved,
-    Verifying,
-    Rejected,
-    Explaining,
-    Verified,
+pub struct Aim {
+    /// Parts between their reservation and a device that measured rates justify, beside
+    /// those that free slots wait for: the time of a synthesis times the proofs that the
+    /// devices finish in it, and one.
+    pub lead: usize,
+    /// Free slots of the devices that can prove them.
+    pub free_slots: usize,
+    /// Parts in synthesis or about to be.
+    pub synthesis_max: usize,
+    /// Parts between the start of their reservation and the end of their proof.
+    pub parts_in_flight_max: usize,
 }
 
-impl Stage {
-    fn runs(self) -> bool {
-        use Stage::*;
-        matches!(
-            self,
-            Reserving | Synthesising | Proving | Verifying | Explaining
-        )
-    }
-
-    fn in_flight(self) -> bool {
-        use Stage::*;
-        matches!(
-            self,
-            Reserving | Reserved | Synthesising | Synthesised | Proving
-        )
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Part {
-    stage: Stage,
-    retries: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum JobStage {
-    Loading,
-    Running,
-    Completing,
-    /// Cancelled or failed: nothing new starts.
-    Ending,
-}
-
-#[derive(Debug)]
-struct Job {
-    priority: Priority,
-    stage: JobStage,
-    /// Whether a stage of the job as a whole runs.
-    busy: bool,
-    parts: Vec<Part>,
-}
-
-impl Job {
-    fn idle(&self) -> bool {
-        !self.busy && !self.parts.iter().any(|part| part.stage.runs())
+impl Aim {
+    /// Parts that may be between their reservation and a device.
+    pub fn between_max(&self) -> usize {
+        self.free_slots.saturating_add(self.lead)
     }
 }
 
@@ -190,35 +305,46 @@ impl Job {
 pub struct Scheduler {
     limits: Limits,
     jobs: BTreeMap<JobId, Job>,
+    devices: Devices,
+    circuits: HashMap<Circuit, Rates>,
+    now: Duration,
+    #[cfg(test)]
+    mutation: Option<Mutation>,
 }
 
 impl Scheduler {
     /// A scheduler without jobs.
     ///
     /// # Panics
-    /// If a limit that must be at least one is zero.
+    /// If a limit that must be at least one is zero, or there are no devices or too many.
     pub fn new(limits: Limits) -> Self {
-        let Limits {
-            synthesis_max,
-            parts_in_flight_max,
-            device_slots,
-            ..
-        } = limits;
+        let slots = &limits.device_slots;
+        let is_given = |max: Option<usize>| max != Some(0);
         assert!(
-            synthesis_max > 0 && parts_in_flight_max > 0 && device_slots > 0,
+            limits.threads > 0
+                && is_given(limits.synthesis_max)
+                && is_given(limits.parts_in_flight_max)
+                && slots.iter().all(|&slots| slots > 0)
+                && (1..=DeviceSet::DEVICES_MAX).contains(&slots.len()),
             "{limits:?}"
         );
         Self {
+            devices: Devices::new(slots),
             limits,
             jobs: BTreeMap::new(),
+            circuits: HashMap::new(),
+            now: Duration::ZERO,
+            #[cfg(test)]
+            mutation: None,
         }
     }
 
     /// Whether a cancel would still end the job: not once it is being handed over.
     pub fn can_cancel(&self, id: JobId) -> bool {
-        self.jobs
-            .get(&id)
-            .is_some_and(|job| job.stage != JobStage::Completing)
+        let job = self.jobs.get(&id);
+        job.is_some_and(|job| {
+            job.stage != JobStage::Completing || mutated!(self, CancelsCompleting)
+        })
     }
 
     /// Jobs that wait or run.
@@ -226,43 +352,61 @@ impl Scheduler {
         self.jobs.len()
     }
 
-    /// Takes what happened and answers what to start, in order. Events about jobs
-    /// that have ended are ignored.
-    pub fn step(&mut self, event: Event) -> Vec<Action> {
+    /// Takes what happened `now` (since the start, never going back) and answers what to
+    /// start, in order. Events about jobs that have ended are ignored.
+    pub fn step(&mut self, event: Event, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
+        self.pass_time(now);
+        self.happen(event, &mut actions);
+        self.give_up_late(&mut actions);
+        self.raise_overtaken();
+        self.dispatch(&mut actions);
+        actions
+    }
+
+    fn happen(&mut self, event: Event, actions: &mut Vec<Action>) {
         match event {
             Event::Submit {
                 job,
                 priority,
                 parts,
+                circuit,
+                is_shared,
             } => {
-                let part = Part {
-                    stage: Stage::Waiting,
-                    retries: 0,
+                let devices = self.devices.count();
+                let rates = || Rates::new(is_shared, devices);
+                self.circuits.entry(circuit).or_insert_with(rates);
+                let entry = Job {
+                    class: priority,
+                    circuit,
+                    stage: JobStage::Loading,
+                    busy: true,
+                    since: self.now,
+                    overtaken: None,
+                    parts: vec![Part::new(self.now); parts],
                 };
-                let parts = vec![part; parts];
-                let stage = JobStage::Loading;
-                self.jobs.insert(
-                    job,
-                    Job {
-                        priority,
-                        stage,
-                        busy: true,
-                        parts,
-                    },
-                );
+                self.jobs.insert(job, entry);
                 actions.push(Action::LoadKey(job));
             }
-            Event::KeyReady(id) => {
-                self.end_job_stage(id, JobStage::Running);
+            Event::KeyReady(id) => self.end_job_stage(id, JobStage::Running),
+            Event::Reserved(part) => self.enter(part, Stage::Reserved),
+            Event::Synthesised {
+                part,
+                is_shared,
+                devices,
+            } => self.synthesised(part, is_shared, devices),
+            Event::Proved(part) => self.proved(part),
+            Event::Verified(part) => self.enter(part, Stage::Verified),
+            Event::Outgrown(part) if mutated!(self, LosesOutgrown) => {
+                self.enter(part, Stage::Reserving);
             }
-            Event::Reserved(part) => self.end_stage(part, Stage::Reserved),
-            Event::Synthesised(part) => self.end_stage(part, Stage::Synthesised),
-            Event::Proved(part) => self.end_stage(part, Stage::Proved),
-            Event::Verified(part) => self.end_stage(part, Stage::Verified),
-            Event::Outgrown(part) => self.end_stage(part, Stage::Waiting),
-            Event::Rejected(part) => self.end_stage(part, Stage::Rejected),
+            Event::Outgrown(part) => self.enter(part, Stage::Waiting),
+            Event::Rejected(part) if mutated!(self, BelievesRejected) => {
+                self.enter(part, Stage::Verified);
+            }
+            Event::Rejected(part) => self.enter(part, Stage::Rejected),
             Event::PartFailed { part, retry } => self.fail_part(part, retry),
+            Event::DeviceLost(device) => self.devices.lose(device),
             Event::JobFailed(id) => self.end_job_stage(id, JobStage::Ending),
             Event::Completed(id) => {
                 self.jobs.remove(&id);
@@ -274,19 +418,53 @@ impl Scheduler {
                     job.stage = JobStage::Ending;
                 }
             }
+            Event::Tick => {}
         }
-        self.dispatch(&mut actions);
-        actions
     }
 
     fn part(&mut self, id: PartId) -> Option<&mut Part> {
         self.jobs.get_mut(&id.job)?.parts.get_mut(id.index)
     }
 
-    fn end_stage(&mut self, id: PartId, stage: Stage) {
+    fn enter(&mut self, id: PartId, stage: Stage) {
+        let now = self.now;
         if let Some(part) = self.part(id) {
-            part.stage = stage;
+            part.enter(stage, now);
         }
+    }
+
+    fn synthesised(&mut self, id: PartId, is_shared: Option<bool>, devices: DeviceSet) {
+        let Some(job) = self.jobs.get_mut(&id.job) else {
+            return;
+        };
+        let part = &mut job.parts[id.index];
+        part.enter(Stage::Synthesised, self.now);
+        if let Some(rates) = self.circuits.get_mut(&job.circuit) {
+            rates.devices = devices;
+            if let Some(is_shared) = is_shared {
+                rates.add_synthesis(part.work_seconds);
+                rates.is_shared = is_shared;
+            }
+        }
+    }
+
+    fn proved(&mut self, id: PartId) {
+        let Some(job) = self.jobs.get_mut(&id.job) else {
+            return;
+        };
+        let part = &mut job.parts[id.index];
+        if let Some(device) = part.device.take() {
+            self.devices.release(device);
+            let time = self.devices.proved(device, part.since, self.now);
+            if let Some(rates) = self.circuits.get_mut(&job.circuit) {
+                rates.add_proof(device, time);
+            }
+        }
+        let next = match mutated!(self, SkipsVerification) {
+            true => Stage::Verified,
+            false => Stage::Proved,
+        };
+        part.enter(next, self.now);
     }
 
     fn end_job_stage(&mut self, id: JobId, stage: JobStage) {
@@ -299,106 +477,25 @@ impl Scheduler {
     }
 
     fn fail_part(&mut self, id: PartId, retry: bool) {
-        let retries_max = self.limits.retries_max;
         let Some(job) = self.jobs.get_mut(&id.job) else {
             return;
         };
         let Some(part) = job.parts.get_mut(id.index) else {
             return;
         };
-        part.stage = Stage::Waiting;
-        if retry && part.retries < retries_max {
+        part.enter(Stage::Waiting, self.now);
+        if let Some(device) = part.device.take() {
+            if !mutated!(self, LeaksSlots) {
+                self.devices.release(device);
+            }
+            part.avoids = Some(device);
+        }
+        let retry = (retry || mutated!(self, RetriesAnything)) && !mutated!(self, NeverRetries);
+        let is_left = part.retries < self.limits.retries_max || mutated!(self, RetriesForEver);
+        if retry && is_left {
             part.retries += 1;
         } else {
             job.stage = JobStage::Ending;
-        }
-    }
-
-    /// Starts whatever may start now.
-    fn dispatch(&mut self, actions: &mut Vec<Action>) {
-        self.end_jobs(actions);
-        let mut order: Vec<(Priority, JobId)> =
-            self.running().map(|(id, job)| (job.priority, id)).collect();
-        order.sort_by_key(|&(priority, id)| (std::cmp::Reverse(priority), id));
-        for (priority, id) in order {
-            for index in 0..self.jobs[&id].parts.len() {
-                let part = PartId { job: id, index };
-                if let Some((stage, action)) = self.next(priority, part) {
-                    self.end_stage(part, stage);
-                    actions.push(action);
-                }
-            }
-        }
-    }
-
-    fn running(&self) -> impl Iterator<Item = (JobId, &Job)> {
-        let running = |job: &&Job| job.stage == JobStage::Running;
-        self.jobs
-            .iter()
-            .map(|(id, job)| (*id, job))
-            .filter(move |(_, job)| running(job))
-    }
-
-    /// What the part may do now, if anything.
-    fn next(&self, priority: Priority, id: PartId) -> Option<(Stage, Action)> {
-        let Limits {
-            synthesis_max,
-            parts_in_flight_max,
-            device_slots,
-            ..
-        } = self.limits;
-        let below = |max, counts: fn(Stage) -> bool| self.count(priority, counts) < max;
-        match self.jobs[&id.job].parts[id.index].stage {
-            // One wait for memory at a time (and priority) keeps the order.
-            Stage::Waiting
-                if below(parts_in_flight_max, Stage::in_flight)
-                    && below(1, |stage| stage == Stage::Reserving) =>
-            {
-                Some((Stage::Reserving, Action::Reserve(id)))
-            }
-            Stage::Reserved if below(synthesis_max, |stage| stage == Stage::Synthesising) => {
-                Some((Stage::Synthesising, Action::Synthesise(id)))
-            }
-            Stage::Synthesised if below(device_slots, |stage| stage == Stage::Proving) => {
-                Some((Stage::Proving, Action::Prove(id)))
-            }
-            Stage::Proved => Some((Stage::Verifying, Action::Verify(id))),
-            // A whole synthesis, of a part that is not in flight any more.
-            Stage::Rejected if below(1, |stage| stage == Stage::Explaining) => {
-                Some((Stage::Explaining, Action::Explain(id)))
-            }
-            _ => None,
-        }
-    }
-
-    /// Parts of this priority or a higher one for which `counts` holds, in jobs
-    /// that go on and in jobs that are ending.
-    fn count(&self, priority: Priority, counts: fn(Stage) -> bool) -> usize {
-        self.jobs
-            .values()
-            .filter(|job| job.priority >= priority)
-            .flat_map(|job| &job.parts)
-            .filter(|part| counts(part.stage))
-            .count()
-    }
-
-    /// Completes jobs whose parts are all verified, and aborts ending ones of which
-    /// nothing runs any more.
-    fn end_jobs(&mut self, actions: &mut Vec<Action>) {
-        self.jobs.retain(|&id, job| {
-            let ended = job.stage == JobStage::Ending && job.idle();
-            if ended {
-                actions.push(Action::Abort(id));
-            }
-            !ended
-        });
-        for (&id, job) in &mut self.jobs {
-            let verified = job.parts.iter().all(|part| part.stage == Stage::Verified);
-            if job.stage == JobStage::Running && verified {
-                job.stage = JobStage::Completing;
-                job.busy = true;
-                actions.push(Action::Complete(id));
-            }
         }
     }
 }

@@ -22,6 +22,8 @@ use cuzk_synth::{Pass, SynthError};
 pub(crate) use complete::complete;
 pub(crate) use explain::explain;
 pub(crate) use prove::prove;
+#[cfg(test)]
+pub(crate) use reserve::budget_priority;
 pub(crate) use reserve::{check_fits, need, reserve, sizes_from_key};
 pub(crate) use survey::store;
 pub(crate) use synthesise::{Filled, synthesise};

@@ -8,6 +8,7 @@ use cuzk_gpu::{Key, KeyTier, Phase, PhaseLane, ProveRequest};
 use super::{Job, Made, Proved, Shared, Synthesised};
 use crate::error::{Failure, ProveError};
 use crate::log;
+use crate::schedule::DeviceIndex;
 use crate::timeline::{Lane, Timeline, Unit, Work};
 
 /// Proves a part. Its columns are released as soon as the backend has read them.
@@ -16,6 +17,7 @@ pub(crate) fn prove(
     job: &Job,
     key: Arc<Key>,
     part: usize,
+    on: DeviceIndex,
     synthesised: Synthesised,
 ) -> Result<Proved, Failure> {
     let Synthesised {
@@ -41,7 +43,7 @@ pub(crate) fn prove(
         s,
         watch: None,
     };
-    let (proved, device) = on_a_backend(shared, part, request)?;
+    let (proved, device) = on_a_backend(shared, part, on, request)?;
     let in_host_memory = match lease {
         Some(_) => KeyTier::Resident,
         None => KeyTier::File,
@@ -103,14 +105,14 @@ fn record(timeline: &Timeline, part: usize, unit: Unit, begun: Instant, phases: 
     }
 }
 
-/// Proves where there is the least to do; also the number of the device, if it is one.
+/// Proves where the scheduler says; also the number of the device, if it is one.
 fn on_a_backend(
     shared: &Shared,
     part: usize,
+    on: DeviceIndex,
     request: ProveRequest,
 ) -> Result<(cuzk_gpu::Proved, Option<usize>), Failure> {
-    let turn = shared.backends.take(&request.shape.sizes, &request.key);
-    let turn = turn.map_err(Failure::fatal)?;
+    let turn = shared.backends.turn(on);
     if tracing::enabled!(tracing::Level::DEBUG)
         && let Some(plan) = turn.backend().plan(&request.shape, &request.key)
     {

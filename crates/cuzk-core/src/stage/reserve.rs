@@ -27,6 +27,7 @@ pub(crate) fn reserve(
     job: &Job,
     key: &Key,
     part: usize,
+    priority: Priority,
     outgrown: Option<Sizes>,
 ) -> Result<Reserved, Failure> {
     let sizes = match (outgrown, shared.shapes.sizes(&job.circuit.id())) {
@@ -40,10 +41,11 @@ pub(crate) fn reserve(
         job,
         key,
         part,
+        priority,
         sizes: to_circuit_sizes(&sizes),
     };
     // Before anything expensive begins.
-    let able = shared.backends.check(&ask.sizes, key);
+    let able = shared.backends.able(&ask.sizes, key);
     able.map_err(Failure::fatal)?;
     let (granted, lease) = match shared.tuning.key_tier {
         KeyTier::File => (ask.wait(Points::InFile)?, None),
@@ -85,6 +87,7 @@ struct Ask<'a> {
     job: &'a Job,
     key: &'a Key,
     part: usize,
+    priority: Priority,
     sizes: CircuitSizes,
 }
 
@@ -149,6 +152,7 @@ impl Ask<'_> {
             job,
             key,
             part,
+            priority,
             sizes,
         } = *self;
         let lens = column_lens(&shared.backends.any().layout(&sizes));
@@ -165,7 +169,7 @@ impl Ask<'_> {
                 .work_bytes(&sizes, key, tier)
                 .saturating_add(to_load),
             consumer: PARTS,
-            wait: Wait::with_priority(budget_priority(job.priority)).cancelled_by(&job.cancel),
+            wait: Wait::with_priority(budget_priority(priority)).cancelled_by(&job.cancel),
         };
         let what = if to_load > 0 {
             "a part and its key"
@@ -214,7 +218,7 @@ pub(crate) fn check_fits(
     key: &Key,
 ) -> Result<u64, ProveError> {
     let sizes = foreseen(shared, circuit, key);
-    shared.backends.check(&sizes, key)?;
+    shared.backends.able(&sizes, key)?;
     let memory = PartMemory::of(shared.backends.any(), &sizes, key, shared.tuning.key_tier);
     let lens = column_lens(&shared.backends.any().layout(&sizes));
     let bytes = memory.work_bytes.saturating_add(memory.key_bytes);
@@ -278,7 +282,7 @@ pub(crate) fn sizes_from_key(key: &Key) -> Sizes {
 }
 
 /// The budget's word for a priority.
-pub(super) fn budget_priority(priority: Priority) -> BudgetPriority {
+pub(crate) fn budget_priority(priority: Priority) -> BudgetPriority {
     match priority {
         Priority::Low => BudgetPriority::LOWEST,
         Priority::Normal => BudgetPriority::NORMAL,

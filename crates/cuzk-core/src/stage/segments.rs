@@ -79,6 +79,7 @@ pub(super) fn fill(
         .cut(columns, circuit.segments())
         .map_err(Unwritten::Synth)?;
     let filled = shared.crew.run(
+        job.priority,
         columns.segments,
         || job.cancel.is_cancelled(),
         |segment, columns| {

@@ -59,34 +59,6 @@ fn columns_whose_bytes_overflow_are_refused_at_once() {
 }
 
 #[test]
-fn two_keys_with_room_for_one_take_turns() {
-    let mut house = House::new(&[2000, 2040]);
-    house.config.tuning.key_tier = KeyTier::Resident;
-    // One key and one part: never two keys, nor two parts beside a key.
-    let key_bytes = house.key(2040).resident_bytes();
-    let engine = house.engine(key_bytes + house.part_bytes(2040, Tier::Resident));
-    for _ in 0..5 {
-        // All at once: a job that held its key while it waits would wait forever.
-        let handles: Vec<_> = [2000, 2040, 2040, 2000]
-            .into_iter()
-            .map(|rounds| {
-                let job = Arc::new(SquaresJob::new(rounds, 2, 2));
-                engine.submit(job, seeded()).expect("there is a place")
-            })
-            .collect();
-        for handle in handles {
-            let reply = handle.wait().expect("the other key makes room");
-            assert_eq!(reply.tier, "resident");
-        }
-    }
-    let usage = engine.budget().usage();
-    assert_eq!(
-        usage.used_bytes, usage.idle_bytes,
-        "what is held could be had"
-    );
-}
-
-#[test]
 fn a_key_without_room_stays_in_its_file_if_it_may() {
     let mut house = House::new(&[20]);
     let job = SquaresJob::new(20, 2, 1);

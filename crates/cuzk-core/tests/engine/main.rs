@@ -3,7 +3,9 @@
 
 mod backends;
 mod devices;
+mod gate;
 mod keygen;
+mod keystore;
 mod limits;
 mod placements;
 mod random;
@@ -13,7 +15,9 @@ mod timelines;
 mod toy;
 mod twins;
 mod uploading;
+mod urgent;
 mod warming;
+mod watchdog;
 
 use std::sync::Arc;
 

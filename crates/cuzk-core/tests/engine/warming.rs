@@ -50,10 +50,13 @@ fn no_page_locked_memory_is_allocated_after_the_warm_up() {
     let plan = engine.warm(&[&small, &large]).expect("there is room");
     let columns = house.column_lens(20).len() + house.column_lens(50).len();
     let warmed = allocations(&engine);
-    assert_eq!(warmed, (columns * house.config.parts_in_flight_max) as u64);
+    assert_eq!(
+        warmed,
+        (columns * engine.parts_in_flight_max(&small)) as u64
+    );
     assert!(engine.memory().page_locked_bytes() <= plan.planned_bytes() + warmed * 4096);
     let told = plan.to_string();
-    let want = format!("{} parts x", house.config.parts_in_flight_max);
+    let want = format!("{} parts x", engine.parts_in_flight_max(&small));
     assert!(told.contains(&want) && told.contains("work"), "{told}");
     // More jobs than may be in flight, all at once, again and again.
     for round in 0..3 {

@@ -36,6 +36,11 @@ pub(super) fn text(engine: &Engine, jobs: &Jobs, intake: &Intake, uptime: Durati
             &counted.parts_retried,
         ),
         (
+            "stages_given_up",
+            "Stages that took longer than their limit.",
+            &counted.stages_given_up,
+        ),
+        (
             "verification_failures",
             "Proofs that did not verify and did not leave.",
             &counted.verification_failures,

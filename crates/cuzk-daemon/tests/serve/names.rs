@@ -105,7 +105,7 @@ async fn what_was_cancelled_is_proved_when_it_comes_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_waits_is_cancelled_and_was_not_running() {
-    let server = Server::start(|config| config.parts_in_flight_max = 1).await;
+    let server = Server::start(|config| config.parts_in_flight_max = Some(1)).await;
     let mut client = server.client().await;
     let memory = server.take_memory();
     let first = client.submit(window(1)).await.expect("taken");

@@ -1,0 +1,278 @@
+//! What starts now, and the numbers that it is held against.
+
+use std::cmp::Reverse;
+
+use super::devices::DeviceSet;
+use super::job::{JobStage, Stage};
+use super::{Action, Aim, Circuit, Dispatch, JobId, PartId, Priority, Scheduler};
+
+/// What is counted of parts, each for a class of priority.
+#[derive(Clone, Copy, Debug)]
+enum Counted {
+    Reserving,
+    /// Synthesised by all threads, or about to be.
+    Shared,
+    /// Synthesised by a thread of its own, or about to be.
+    Lone,
+    Between,
+    InFlight,
+    Explaining,
+}
+
+/// Parts in each stage, those of ending jobs among them.
+#[derive(Default)]
+struct Load([[usize; Priority::CLASSES]; 6]);
+
+impl Load {
+    fn add(&mut self, class: Priority, stage: Stage, is_shared: bool) {
+        let width = match is_shared {
+            true => Counted::Shared,
+            false => Counted::Lone,
+        };
+        for (is_counted, counted) in [
+            (stage == Stage::Reserving, Counted::Reserving),
+            (stage.has_synthesis_place(), width),
+            (stage.is_between(), Counted::Between),
+            (stage.in_flight(), Counted::InFlight),
+            (stage == Stage::Explaining, Counted::Explaining),
+        ] {
+            self.0[counted as usize][class as usize] += usize::from(is_counted);
+        }
+    }
+
+    /// Parts of a class or a higher one.
+    fn of(&self, counted: Counted, class: Priority) -> usize {
+        self.0[counted as usize][class as usize..].iter().sum()
+    }
+}
+
+impl Scheduler {
+    /// What is aimed at now for the parts of a circuit.
+    pub fn aim(&self, circuit: Circuit) -> Aim {
+        let rates = self.circuits.get(&circuit);
+        let devices = rates.map_or(DeviceSet::ALL, |rates| rates.devices);
+        let is_shared = rates.is_some_and(|rates| rates.is_shared);
+        let lead = match self.limits.dispatch {
+            Dispatch::Burst => usize::MAX,
+            Dispatch::Reactive => rates.map_or(1, |rates| rates.lead(&self.devices)),
+        };
+        let lead = if mutated!(self, AlwaysBursts) {
+            usize::MAX
+        } else if mutated!(self, NeverLeads) {
+            0
+        } else {
+            lead
+        };
+        Aim {
+            lead,
+            free_slots: self.devices.free_slots(devices),
+            synthesis_max: self.limits.synthesis_max(is_shared),
+            parts_in_flight_max: self
+                .limits
+                .parts_in_flight_max(is_shared, self.devices.slots(devices)),
+        }
+    }
+
+    /// Starts whatever may start now.
+    pub(super) fn dispatch(&mut self, actions: &mut Vec<Action>) {
+        let order = self.order();
+        // Slots first: whether a part may follow depends on those that are free after it.
+        for &part in &order {
+            self.start_proof(part, actions);
+        }
+        self.end_jobs(actions);
+        let mut load = self.load();
+        let mut is_held_up = false;
+        for &part in &order {
+            self.start_stage(part, &mut load, &mut is_held_up, actions);
+        }
+    }
+
+    /// The parts of running jobs, those that go first before the others.
+    fn order(&self) -> Vec<PartId> {
+        let running = self.jobs.iter();
+        let running = running.filter(|(_, job)| job.stage == JobStage::Running);
+        let mut jobs: Vec<(Priority, JobId)> = running.map(|(&id, job)| (job.class, id)).collect();
+        if mutated!(self, IgnoresPriority) {
+            jobs.sort_by_key(|&(_, id)| id);
+        } else if mutated!(self, ServesNewestFirst) {
+            jobs.sort_by_key(|&(class, id)| Reverse((class, id)));
+        } else {
+            jobs.sort_by_key(|&(class, id)| (Reverse(class), id));
+        }
+        let parts = jobs.into_iter().flat_map(|(_, job)| {
+            let count = self.jobs[&job].parts.len();
+            let is_reversed = mutated!(self, ServesLastPartFirst);
+            (0..count).map(move |index| PartId {
+                job,
+                index: if is_reversed {
+                    count - 1 - index
+                } else {
+                    index
+                },
+            })
+        });
+        parts.collect()
+    }
+
+    fn load(&self) -> Load {
+        let mut load = Load::default();
+        for job in self.jobs.values() {
+            let is_shared = self.is_shared(job.circuit);
+            for part in &job.parts {
+                load.add(job.class, part.stage, is_shared);
+            }
+        }
+        load
+    }
+
+    fn is_shared(&self, circuit: Circuit) -> bool {
+        let rates = self.circuits.get(&circuit);
+        rates.is_some_and(|rates| rates.is_shared)
+    }
+
+    /// Gives a part that is synthesised the slot where it will be proved first, if one is
+    /// free.
+    fn start_proof(&mut self, id: PartId, actions: &mut Vec<Action>) {
+        let job = &self.jobs[&id.job];
+        let part = &job.parts[id.index];
+        if part.stage != Stage::Synthesised || job.stage != JobStage::Running {
+            return;
+        }
+        let rates = &self.circuits[&job.circuit];
+        if self.devices.in_service(rates.devices).next().is_none() {
+            actions.push(Action::Refuse(id));
+            let job = self.jobs.get_mut(&id.job).expect("it is in the order");
+            job.stage = JobStage::Ending;
+            return;
+        }
+        let Some(device) = self.devices.choose(rates, part.avoids) else {
+            return;
+        };
+        self.devices.take(device);
+        self.enter(id, Stage::Proving);
+        if let Some(part) = self.part(id) {
+            part.device = Some(device);
+        }
+        actions.push(Action::Prove { part: id, device });
+    }
+
+    /// Starts the part's next stage, if it may.
+    fn start_stage(
+        &mut self,
+        id: PartId,
+        load: &mut Load,
+        is_held_up: &mut bool,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(job) = self.jobs.get(&id.job) else {
+            return;
+        };
+        if job.stage != JobStage::Running {
+            return;
+        }
+        let (class, circuit) = (job.class, job.circuit);
+        let explaining = load.of(Counted::Explaining, class);
+        let (stage, action) = match job.parts[id.index].stage {
+            Stage::Waiting if !*is_held_up => {
+                if !self.may_take_off(class, circuit, load) {
+                    *is_held_up = true;
+                    return;
+                }
+                self.note_overtaken(id.job, class);
+                let priority = class;
+                (Stage::Reserving, Action::Reserve { part: id, priority })
+            }
+            // It had its place from the start of its reservation.
+            Stage::Reserved => (Stage::Synthesising, Action::Synthesise(id)),
+            Stage::Proved => (Stage::Verifying, Action::Verify(id)),
+            // A whole synthesis, of a part that is not in flight any more.
+            Stage::Rejected if explaining == 0 || mutated!(self, ExplainsAll) => {
+                (Stage::Explaining, Action::Explain(id))
+            }
+            _ => return,
+        };
+        // What is in flight already is counted.
+        if matches!(stage, Stage::Reserving | Stage::Explaining) {
+            load.add(class, stage, self.is_shared(circuit));
+        }
+        self.enter(id, stage);
+        if let (Stage::Synthesising, Some(part)) = (stage, self.part(id)) {
+            part.work_seconds = 0.0;
+        }
+        actions.push(action);
+    }
+
+    /// Whether a part of a class may start its reservation.
+    fn may_take_off(&self, class: Priority, circuit: Circuit, load: &Load) -> bool {
+        let aim = self.aim(circuit);
+        let Aim {
+            synthesis_max,
+            parts_in_flight_max,
+            ..
+        } = aim;
+        let counted_from = match mutated!(self, CountsLowerPriorities) {
+            true => Priority::Low,
+            false => class,
+        };
+        let of = |counted| load.of(counted, counted_from);
+        // Where a number is given it is for all together.
+        let synthesising = match (self.limits.synthesis_max, self.is_shared(circuit)) {
+            (Some(_), _) => of(Counted::Shared) + of(Counted::Lone),
+            (None, true) => of(Counted::Shared),
+            (None, false) => of(Counted::Lone),
+        };
+        // One wait for memory at a time (and priority) keeps the order.
+        (of(Counted::Reserving) == 0 || mutated!(self, ReservesTogether))
+            && (synthesising < synthesis_max || mutated!(self, ForgetsSynthesisMax))
+            && (of(Counted::InFlight) < parts_in_flight_max || mutated!(self, ForgetsInFlightMax))
+            && of(Counted::Between) < aim.between_max()
+    }
+
+    /// A part of `by` starts: jobs that came before it and go on waiting are overtaken.
+    fn note_overtaken(&mut self, by: JobId, class: Priority) {
+        let now = self.now;
+        for (_, job) in self.jobs.range_mut(..by) {
+            if job.class < class && job.waits() {
+                job.overtaken.get_or_insert(now);
+            }
+        }
+        if let Some(job) = self.jobs.get_mut(&by) {
+            job.overtaken = None;
+        }
+    }
+
+    /// Completes jobs whose parts are all verified, and aborts ending ones of which
+    /// nothing runs any more.
+    fn end_jobs(&mut self, actions: &mut Vec<Action>) {
+        let (aborts_busy, completes_early) = (
+            mutated!(self, AbortsBusy),
+            mutated!(self, CompletesWithoutLast),
+        );
+        let now = self.now;
+        self.jobs.retain(|&id, job| {
+            let ended = job.stage == JobStage::Ending && (job.idle() || aborts_busy);
+            if ended {
+                actions.push(Action::Abort(id));
+            }
+            !ended
+        });
+        for (&id, job) in &mut self.jobs {
+            let is_early = completes_early
+                && job.stage == JobStage::Running
+                && job
+                    .parts
+                    .iter()
+                    .rev()
+                    .skip(1)
+                    .all(|part| part.stage == Stage::Verified)
+                && job.parts.len() > 1;
+            if job.is_verified() || is_early {
+                job.stage = JobStage::Completing;
+                job.busy = true;
+                job.since = now;
+                actions.push(Action::Complete(id));
+            }
+        }
+    }
+}

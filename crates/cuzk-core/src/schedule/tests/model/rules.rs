@@ -1,0 +1,142 @@
+//! Which part goes first, and what may not be left undone.
+
+use std::cmp::Reverse;
+
+use super::Place::{self, After, In};
+use super::Stage::{self, Prove, Reserve, Synthesise};
+use super::{Life, Model};
+use crate::schedule::{Circuit, DeviceIndex, PartId, Priority, Scheduler};
+
+impl Model {
+    /// Parts of ready jobs in a place, the one that goes first before the others.
+    fn ready(&self, place: Place) -> Vec<PartId> {
+        let mut ready = Vec::new();
+        for (&job, entry) in self.jobs.iter().filter(|(_, job)| job.life == Life::Proves) {
+            for (index, _) in entry
+                .parts
+                .iter()
+                .enumerate()
+                .filter(|(_, part)| part.place == place)
+            {
+                ready.push((Reverse(entry.class), PartId { job, index }));
+            }
+        }
+        ready.sort();
+        ready.into_iter().map(|(_, id)| id).collect()
+    }
+
+    pub(super) fn first_waiting(&self) -> Option<PartId> {
+        self.ready(Place::Waits).into_iter().next()
+    }
+
+    pub(super) fn first_for_a_slot(&self) -> Option<PartId> {
+        let ready = self.ready(After(Synthesise)).into_iter();
+        ready.into_iter().find(|&id| !self.slots_for(id).is_empty())
+    }
+
+    pub(super) fn first_to_explain(&self) -> Option<PartId> {
+        let ready = self.ready(Place::Rejected).into_iter();
+        let explains = |place| place == In(Stage::Explain);
+        ready
+            .into_iter()
+            .find(|&id| self.count(id, |_, place| explains(place)) == 0)
+    }
+
+    /// Devices in service that can prove the part.
+    pub(super) fn in_service(&self, id: PartId) -> Vec<DeviceIndex> {
+        let (_, able) = self.circuits[&self.jobs[&id.job].circuit];
+        let all = (0..self.lost.len()).map(DeviceIndex);
+        all.filter(|&device| able.has(device) && !self.lost[device.0])
+            .collect()
+    }
+
+    /// Devices that have a free slot for the part.
+    pub(super) fn slots_for(&self, id: PartId) -> Vec<DeviceIndex> {
+        let in_service = self.in_service(id);
+        let failed_on = self.jobs[&id.job].parts[id.index].failed_on;
+        let others = in_service.iter().copied();
+        let others: Vec<_> = others.filter(|&device| Some(device) != failed_on).collect();
+        let able = if others.is_empty() {
+            in_service
+        } else {
+            others
+        };
+        let free = |device: &DeviceIndex| {
+            let parts = self.jobs.values().flat_map(|job| &job.parts);
+            let running = parts.filter(|part| part.device == Some(*device)).count();
+            running < self.limits.device_slots[device.0]
+        };
+        able.into_iter().filter(free).collect()
+    }
+
+    pub(super) fn may_take_off(&self, id: PartId, scheduler: &Scheduler) -> bool {
+        let circuit = self.jobs[&id.job].circuit;
+        let (is_shared, _) = self.circuits[&circuit];
+        let aim = scheduler.aim(circuit);
+        let is_counted =
+            |of: Circuit| self.limits.synthesis_max.is_some() || self.circuits[&of].0 == is_shared;
+        let synthesised = self.count(id, |of, place| {
+            place.is_synthesised_soon() && is_counted(of)
+        });
+        let in_flight = self.count(id, |_, place| place.is_between() || place == In(Prove));
+        self.count(id, |_, place| place == In(Reserve)) == 0
+            && synthesised < self.synthesis_max(is_shared)
+            && in_flight < aim.parts_in_flight_max
+            && self.count(id, |_, place| place.is_between()) < aim.between_max()
+    }
+
+    fn synthesis_max(&self, is_shared: bool) -> usize {
+        use crate::config::Dispatch::Reactive;
+        match (self.limits.synthesis_max, self.limits.dispatch) {
+            (Some(max), _) => max,
+            (None, Reactive) if is_shared => 2,
+            (None, _) => self.limits.threads,
+        }
+    }
+
+    /// Parts of the job's own or a higher class, also in jobs that end.
+    fn count(&self, id: PartId, counts: impl Fn(Circuit, Place) -> bool) -> usize {
+        let class = self.jobs[&id.job].class;
+        let above = self.jobs.values().filter(|job| job.class >= class);
+        above
+            .flat_map(|job| job.parts.iter().map(|part| (job.circuit, part.place)))
+            .filter(|&(circuit, place)| counts(circuit, place))
+            .count()
+    }
+
+    /// Nothing that may start is left idle, and nothing late is waited for.
+    pub(super) fn rest(&self, scheduler: &Scheduler) {
+        let waiting = self.first_waiting();
+        let waiting = waiting.filter(|&id| self.may_take_off(id, scheduler));
+        self.check(waiting.is_none(), "could start", &waiting);
+        let reserved = self.ready(After(Reserve));
+        self.check(reserved.is_empty(), "could be synthesised", &reserved);
+        let for_a_slot = self.first_for_a_slot();
+        self.check(for_a_slot.is_none(), "could be proved", &for_a_slot);
+        let proved = self.ready(After(Prove));
+        self.check(proved.is_empty(), "could be verified", &proved);
+        let rejected = self.first_to_explain();
+        self.check(rejected.is_none(), "could be explained", &rejected);
+        for id in self.ready(After(Synthesise)) {
+            let in_service = self.in_service(id);
+            self.check(!in_service.is_empty(), "waits for no device", &id);
+        }
+        let late = self.late();
+        self.check(late.is_empty(), "hang", &late);
+        for (id, job) in &self.jobs {
+            let is_loading = job.life != Life::Loads || job.busy;
+            self.check(is_loading, "does not load its key", id);
+            self.check(!job.is_proved(), "is not handed over", id);
+            let is_over = job.life == Life::Ends && !job.runs();
+            self.check(!is_over, "is not aborted", id);
+            let can_cancel = job.life != Life::Completes;
+            self.check(
+                scheduler.can_cancel(*id) == can_cancel,
+                "is cancelled while it is handed over, or not",
+                id,
+            );
+            let is_raised = job.class != job.given && job.class == Priority::Critical;
+            self.check(!is_raised, "is raised to the highest", id);
+        }
+    }
+}

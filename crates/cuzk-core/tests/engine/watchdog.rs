@@ -1,0 +1,119 @@
+//! Stages that hang: they are given up, told, and counted until they end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cuzk_core::{Engine, JobOptions, ProveError};
+use cuzk_gpu::Backend;
+
+use crate::backends::Faulty;
+use crate::gate::{At, Gated};
+use crate::toy::{House, SquaresJob, cpu};
+use crate::{PLENTY, prove, seeded, until};
+
+/// Far longer than a stage of these circuits takes.
+const LIMIT: Duration = Duration::from_secs(2);
+
+fn is_at_rest(engine: &Engine) -> bool {
+    let usage = engine.budget().usage();
+    usage.used_bytes == usage.idle_bytes
+}
+
+/// Whether it is the error of this stage.
+fn is_stalled(error: &ProveError, of: &str, in_part: Option<usize>) -> bool {
+    matches!(error, ProveError::Stalled { stage, part, limit }
+        if *stage == of && *part == in_part && *limit == LIMIT)
+}
+
+#[test]
+fn a_synthesis_that_hangs_ends_its_job_alone() {
+    let mut house = House::new(&[20]);
+    house.config.watchdog.synthesis_max = Some(LIMIT);
+    let engine = house.engine(PLENTY);
+    let (job, gate) = Gated::new(SquaresJob::new(20, 2, 1), At::Synthesis);
+    let handle = engine.submit(job, seeded()).expect("there is a place");
+    let error = handle.wait().expect_err("it hangs");
+    assert!(is_stalled(&error, "synthesis", Some(0)), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "part 0: synthesis has taken longer than its limit of 2 s and was given up"
+    );
+    assert_eq!(engine.metrics().stages_given_up.count(), 1);
+    assert_eq!((engine.jobs(), gate.came()), (0, 1));
+    // It holds what it has until its thread returns.
+    assert!(!is_at_rest(&engine));
+    prove(&engine, &SquaresJob::new(20, 2, 2)).expect("the next job is fine");
+    assert!(!is_at_rest(&engine));
+    gate.open();
+    until(|| is_at_rest(&engine));
+}
+
+#[test]
+fn a_key_that_never_comes_ends_the_jobs_that_wait_for_it() {
+    let mut house = House::new(&[20, 21]);
+    house.config.watchdog.other_max = Some(LIMIT);
+    let engine = house.engine(PLENTY);
+    let (job, gate) = Gated::new(SquaresJob::new(20, 2, 1), At::Key);
+    let handle = engine.submit(job, seeded()).expect("there is a place");
+    let error = handle.wait().expect_err("it hangs");
+    assert!(is_stalled(&error, "key", None), "{error}");
+    prove(&engine, &SquaresJob::new(21, 2, 1)).expect("another key is there");
+    gate.open();
+    until(|| prove(&engine, &SquaresJob::new(20, 2, 1)).is_ok());
+}
+
+#[test]
+fn a_device_that_hangs_is_out_of_service_and_its_part_is_proved_elsewhere() {
+    let mut house = House::new(&[20]);
+    house.config.watchdog.prove_max = Some(LIMIT);
+    let (hangs, permit) = Faulty::held();
+    let works = Arc::new(Faulty::corrupting(0));
+    let backends: Vec<Arc<dyn Backend>> = vec![hangs.clone(), works.clone()];
+    let engine = house.engine_on_all(PLENTY, backends);
+    let job = SquaresJob::new(20, 2, 1);
+    let reply = prove(&engine, &job).expect("the other device proves it");
+    assert_eq!(reply.retries(), 1);
+    assert_eq!((hangs.seen(), works.seen()), (1, 1));
+    assert_eq!(engine.metrics().stages_given_up.count(), 1);
+    assert!(engine.is_in_service());
+    prove(&engine, &SquaresJob::new(20, 2, 3)).expect("one device is left");
+    assert_eq!((hangs.seen(), works.seen()), (1, 4));
+    // Its columns are its own until it lets go of them, and its proof is nobody's.
+    assert!(!is_at_rest(&engine));
+    permit.send(()).expect("the backend waits");
+    until(|| is_at_rest(&engine));
+    assert_eq!(engine.metrics().jobs_completed.count(), 2);
+}
+
+#[test]
+fn with_the_last_device_hanging_the_error_says_so() {
+    let mut house = House::new(&[20]);
+    house.config.watchdog.prove_max = Some(LIMIT);
+    let (hangs, _permit) = Faulty::held();
+    let engine = house.engine_on(PLENTY, hangs);
+    let submit = |parts| {
+        let job = Arc::new(SquaresJob::new(20, 2, parts));
+        let handle = engine.submit(job, JobOptions::default());
+        handle.expect("there is a place")
+    };
+    // The second waits for its turn meanwhile, synthesised.
+    let handles = [submit(1), submit(2)];
+    let want = "nothing proves any more: faulty: squares from 2: part 0: prove has taken longer \
+                than its limit of 2 s and was given up";
+    for handle in handles {
+        let error = handle.wait().expect_err("nothing proves");
+        assert_eq!(error.to_string(), want);
+    }
+    assert!(!engine.is_in_service());
+}
+
+#[test]
+fn nothing_is_given_up_without_a_limit() {
+    let mut house = House::new(&[20]);
+    house.config.watchdog.prove_max = None;
+    house.config.watchdog.synthesis_max = None;
+    house.config.watchdog.other_max = None;
+    let engine = house.engine_on(PLENTY, Arc::new(cpu(true)));
+    prove(&engine, &SquaresJob::new(20, 2, 3)).expect("a good job");
+    assert_eq!(engine.metrics().stages_given_up.count(), 0);
+}
