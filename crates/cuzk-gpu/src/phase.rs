@@ -27,9 +27,10 @@ impl PhaseLane {
     }
 }
 
-/// A stretch of one proof. Those of one lane of a backend do not overlap, whatever proofs
-/// they are of, but on the host's; they compare to a tenth of a millisecond, also where a
-/// device measured them.
+/// A stretch of one proof. Uploads of one backend do not overlap each other, whatever
+/// proofs they are of, and neither do computations; what brings keys and what the host does
+/// may. They compare to a tenth of a millisecond, also where a device measured them. What
+/// proofs share, such as a piece of a key, is a phase of one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phase {
     /// What was done (`upload`, `ntt`, `msm_h`).

@@ -16,7 +16,7 @@ pub(super) struct Figures {
     pub(super) busy: f64,
     /// The longest time between kernels.
     pub(super) longest_gap_ms: f64,
-    /// A part alone, from its first kernel to its last: the median.
+    /// The device's time for a part alone: the median.
     pub(super) alone_ms: f64,
     /// Parts made in the time of one alone.
     pub(super) rate_of_alone: f64,
@@ -50,9 +50,9 @@ fn computation(phases: &[Phase]) -> Option<(Instant, Instant)> {
     start.min().zip(end.max())
 }
 
-/// Its length.
-pub(super) fn computation_ms(phases: &[Phase]) -> Option<f64> {
-    computation(phases).map(|(start, end)| ms(end - start))
+/// Milliseconds in which a kernel of one part ran: what it waits for is not among them.
+pub(super) fn device_ms(phases: &[Phase]) -> f64 {
+    Phase::busy_ms(lane(phases, PhaseLane::Compute))
 }
 
 /// The figures of parts, beside parts alone; `batch` of them share a pass of their key, so
@@ -215,7 +215,7 @@ mod tests {
             (figures.key_bytes, figures.pcie_bytes),
             (10_000_000, 40_000_000)
         );
-        assert_eq!(computation_ms(&made[1].phases), Some(40.0));
+        assert_eq!(device_ms(&made[0].phases), 38.0);
     }
 
     #[test]
