@@ -122,6 +122,25 @@ impl Backends {
         }
     }
 
+    /// Brings a key to each that is in service and keeps keys itself.
+    ///
+    /// # Errors
+    /// [`ProveError::Key`], [`ProveError::TooLarge`] and [`ProveError::Preload`], with what
+    /// the first one said that could not.
+    pub(crate) fn preload(&self, key: &Arc<Key>) -> Result<(), ProveError> {
+        let states = self.ledger().states.clone();
+        let members = self.members.iter().zip(states);
+        for (member, _) in members.filter(|(_, state)| state.lost.is_none()) {
+            let tier = member.preload(key).map_err(|source| match source {
+                BackendError::Key(error) => ProveError::Key(error),
+                source @ BackendError::DeviceMemory { .. } => ProveError::TooLarge { source },
+                source => ProveError::Preload { source },
+            })?;
+            tracing::debug!(backend = name(&**member), ?tier, "key preloaded");
+        }
+        Ok(())
+    }
+
     fn fits(&self, sizes: &CircuitSizes, key: &Key) -> Vec<Result<(), BackendError>> {
         let members = self.members.iter();
         members.map(|member| member.check(sizes, key)).collect()

@@ -118,6 +118,12 @@ pub enum ProveError {
         /// What the backend asks, and what it has.
         source: BackendError,
     },
+    /// A backend could not bring a key that was to be preloaded.
+    #[error("preloading the key: {source}")]
+    Preload {
+        /// What the backend said.
+        source: BackendError,
+    },
     /// No backend takes parts any more.
     #[error("nothing proves any more: {reasons}")]
     OutOfService {

@@ -125,9 +125,9 @@ impl Templates {
         lock(&self.seen).get(circuit).copied()
     }
 
-    /// Keeps what a survey found.
-    pub(crate) fn keep_seen(&self, circuit: &CircuitId, seen: Seen) {
-        lock(&self.seen).insert(circuit.clone(), seen);
+    /// Keeps what a survey found; whether nobody had before.
+    pub(crate) fn keep_seen(&self, circuit: &CircuitId, seen: Seen) -> bool {
+        lock(&self.seen).insert(circuit.clone(), seen).is_none()
     }
 
     /// The stored rows are not those of the parts.

@@ -11,8 +11,8 @@ use crate::cpu::h::{CSource, Transforms};
 use crate::error::BackendError;
 
 /// More slots than any device has use for: while one computes, the columns of the next
-/// are there.
-pub const DEVICE_SLOTS_MAX: usize = 4;
+/// are there, and four proofs may share a pass of their key while four upload.
+pub const DEVICE_SLOTS_MAX: usize = 8;
 
 /// How a backend on a device works.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +33,13 @@ pub struct DeviceOptions {
     /// Whether a key stays on the device where it has room there. Without, every key is
     /// streamed, from page-locked memory or its file.
     pub is_key_resident: bool,
+    /// Proofs of one key that go through it together where it is streamed: each piece is
+    /// brought once for all of them. They must be in slots at the same time; with twice as
+    /// many slots the next ones upload meanwhile.
+    pub key_batch: usize,
+    /// Most points of a piece of a key that is streamed, as a logarithm, 5 to 24. Two pieces
+    /// have a place on the device, at 192 bytes a point.
+    pub key_piece_log_max: u32,
     /// Threads of the host that read a key's points, or sort and sum where they are told
     /// to.
     pub load_threads: NonZeroUsize,
@@ -65,6 +72,8 @@ impl DeviceOptions {
             queue_len_max,
             slots: 2,
             is_key_resident: true,
+            key_batch: 1,
+            key_piece_log_max: 24,
             load_threads,
             c_source: CSource::Product,
             transforms: Transforms::Six,

@@ -131,6 +131,18 @@ pub trait Backend: Send + Sync {
         Ok(())
     }
 
+    /// Brings a key to where proofs with it will have its points, if this backend keeps
+    /// them itself and nothing has to go for it: whoever proves first then waits for none
+    /// of it. Waits until it is there; returns where it is now.
+    ///
+    /// # Errors
+    /// What a proof with the key would end with: [`BackendError::Key`] for a point that is
+    /// none, [`BackendError::DeviceMemory`], and what the device says.
+    fn preload(&self, key: &Arc<Key>) -> Result<KeyTier, BackendError> {
+        let _ = key;
+        Ok(KeyTier::File)
+    }
+
     /// Starts a proof and returns at once. The backend owns the columns until
     /// [`Pending::columns_read`] gives them back: as they were, if it copies them
     /// elsewhere ([`upload`](Self::upload)), and otherwise with anything in them.

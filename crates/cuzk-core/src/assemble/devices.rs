@@ -118,6 +118,7 @@ fn open_one(
     options.memory_bytes_max = memory_limit(config, device)?;
     options.slots = config.device_slots;
     (options.c_source, options.transforms) = quotient(&config.tuning);
+    options.key_batch = config.tuning.key_batch;
     options.is_split_on_host = config.tuning.split_on_cpu;
     options.is_b_g2_on_host = config.tuning.b_g2_on_cpu;
     let keys = memory

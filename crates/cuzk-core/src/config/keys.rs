@@ -212,7 +212,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "device.slots",
-        what: "proofs with a place on each device at the same time, 1 to 4: while one is computed, the next is uploaded",
+        what: "proofs with a place on each device at the same time, 1 to 8: while one is computed, the next is uploaded",
         set: |config, value| {
             config.device_slots = match value.count()? {
                 count @ 1..=DEVICE_SLOTS_MAX => count,
@@ -463,6 +463,18 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| format!("{:?}", config.tuning.placement_refused.to_string()),
+    },
+    Key {
+        name: "tuning.key_batch",
+        what: "proofs of one key that share each pass of it where it is streamed, 1 to 8; wants twice as many slots",
+        set: |config, value| {
+            config.tuning.key_batch = match value.count()? {
+                count @ 1..=DEVICE_SLOTS_MAX => count,
+                count => return Err(format!("want 1 to {DEVICE_SLOTS_MAX}, have {count}")),
+            };
+            Ok(())
+        },
+        show: |config| config.tuning.key_batch.to_string(),
     },
     Key {
         name: "tuning.split_on_cpu",

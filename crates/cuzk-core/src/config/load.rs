@@ -352,7 +352,7 @@ mod tests {
             "[tuning]\nplacement_refused = \"ignore\"\n",
             "[memory]\npage_locked = \"most\"\n",
             "[params]\ndigest = \"yes\"\n",
-            "[device]\nslots = 5\n",
+            "[device]\nslots = 9\n",
             "threads = 3\n",
             "[dispatch]\n",
             "[memory]\nlimit = \n",

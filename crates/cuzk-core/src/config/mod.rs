@@ -72,7 +72,7 @@ pub struct Config {
     pub devices: DeviceChoice,
     /// Bytes of each device's memory to take at the start; automatic is all that is free.
     pub device_memory_limit: LimitRule,
-    /// Proofs that have a place on each device at the same time, 1 to 4.
+    /// Proofs that have a place on each device at the same time, 1 to 8.
     pub device_slots: usize,
     /// Bytes of page-locked memory for keys that have no room on a device, for each.
     pub device_host_keys_bytes: u64,
@@ -125,6 +125,7 @@ impl Config {
                 dispatch: Dispatch::Reactive,
                 placement: Placement::Auto,
                 placement_refused: PlacementRefused::Wait,
+                key_batch: 1,
                 split_on_cpu: false,
                 b_g2_on_cpu: false,
                 twin: false,

@@ -25,6 +25,10 @@ pub struct Tuning {
     /// Where proofs are made on a device, make the sum over `b_g2` on the processor. The
     /// section is brought to the device all the same.
     pub b_g2_on_cpu: bool,
+    /// Proofs of one key that go through it together where a device has it streamed, each
+    /// piece brought once for all of them; 1 for each alone. Twice as many `device.slots`
+    /// let the next ones upload meanwhile.
+    pub key_batch: usize,
     /// Make every proof on the device and on the processor, and compare what they
     /// compute step by step.
     pub twin: bool,
@@ -80,7 +84,8 @@ pub enum Sizing {
     /// are taken once and written in place.
     Exact,
     /// Columns grow on the heap as the circuit writes and are copied afterwards: the
-    /// way without hints, kept to measure what hints are worth.
+    /// way without hints, kept to measure what hints are worth. Circuits that repeat are
+    /// synthesised whole then.
     Growing,
 }
 

@@ -199,12 +199,12 @@ impl Engine {
         stage::check_fits(&self.shared, circuit, &key)
     }
 
-    /// Loads a key before a job asks for it; where points are kept in memory, those
-    /// too, if there is room now.
+    /// Loads a key before a job asks for it; where points are kept in memory, or by the
+    /// devices themselves, those too, if there is room now.
     ///
     /// # Errors
-    /// As [`KeyStore::load`], and [`ProveError::Memory`] if the points must be in
-    /// memory and there is no room.
+    /// As [`KeyStore::load`], [`ProveError::Memory`] if the points must be in memory and
+    /// there is no room, and [`ProveError::Preload`].
     pub fn preload(&self, circuit: &dyn CircuitSpec) -> Result<(), ProveError> {
         let key = self.shared.keys.load(circuit)?;
         let points = || self.shared.keys.load_points(&circuit.id(), &key);
@@ -216,7 +216,8 @@ impl Engine {
                 Err(ProveError::Memory { .. }) => Ok(()),
                 other => other,
             },
-        }
+        }?;
+        self.shared.backends.preload(&key)
     }
 
     /// Whether a synthesis of the circuit is likely to take all threads.

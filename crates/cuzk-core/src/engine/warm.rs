@@ -1,15 +1,15 @@
 //! Columns by plan, and the rows of circuits that repeat: allocated and stored before the
 //! first job, so that no job does.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use cuzk_budget::{BudgetError, Consumer, Factor, Plan};
-use cuzk_gpu::ColumnLayout;
+use cuzk_gpu::{ColumnLayout, Key};
 
 use super::Engine;
 use super::kept::Kept;
 use crate::CircuitSpec;
-use crate::crew::Unfinished;
 use crate::error::ProveError;
 use crate::schedule::Priority;
 use crate::stage;
@@ -25,6 +25,7 @@ const BYTES_PER_SCALAR: u64 = size_of::<blstrs::Scalar>() as u64;
 
 /// What parts of one circuit take.
 struct Need {
+    key: Arc<Key>,
     layout: ColumnLayout,
     work_bytes: u64,
     /// As many as may be in flight.
@@ -60,6 +61,7 @@ impl Engine {
                 let (layout, work_bytes) = stage::need(&self.shared, *circuit, &key);
                 let parts_max = self.parts_in_flight_max(*circuit);
                 Ok(Need {
+                    key,
                     layout,
                     work_bytes,
                     parts_max,
@@ -69,7 +71,7 @@ impl Engine {
             .collect::<Result<_, ProveError>>()?;
         // What can never fit is told before a survey is begun.
         self.fitting(&needs, &[])?;
-        let mut stored = self.store(circuits)?;
+        let mut stored = self.store(circuits, &needs);
         let (plan, parts) = loop {
             match self.fitting(&needs, &stored) {
                 Ok(fitting) => break fitting,
@@ -102,22 +104,19 @@ impl Engine {
     }
 
     /// The stored rows of circuits that repeat, the largest first.
-    fn store(&self, circuits: &[&dyn CircuitSpec]) -> Result<Vec<Arc<CutCircuit>>, ProveError> {
+    fn store(&self, circuits: &[&dyn CircuitSpec], needs: &[Need]) -> Vec<Arc<CutCircuit>> {
         let shared = &self.shared;
-        let store = |_, circuit: &dyn CircuitSpec| {
-            let key = shared.keys.counts(circuit)?;
-            stage::store(shared, circuit, &key)
+        let pieces = circuits.iter().zip(needs).collect();
+        let store = |_, (circuit, need): (&&dyn CircuitSpec, &Need)| {
+            Ok::<_, Infallible>(stage::store(shared, *circuit, &need.key))
         };
         let stored = shared
             .crew
-            .run(Priority::default(), circuits.to_vec(), || false, store);
-        let stored = stored.map_err(|unfinished| match unfinished {
-            Unfinished::Failed(error) => error,
-            Unfinished::Stopped => unreachable!("nobody stops it"),
-        })?;
+            .run(Priority::default(), pieces, || false, store);
+        let stored = stored.expect("nobody stops it, and nothing fails");
         let mut stored: Vec<_> = stored.into_iter().flatten().collect();
         stored.sort_by_key(|cut| std::cmp::Reverse(cut.bytes()));
-        Ok(stored)
+        stored
     }
 
     /// The plan for as many parts as fit beside stored rows, and how many these are.

@@ -9,7 +9,7 @@ use cuzk_synth::{Cut, CutHint, Extend, Pass, Template, Uncut, survey};
 
 use super::{Job, Shared, refused, sizes_from_key};
 use crate::config::{Sizing, Synthesis};
-use crate::error::{Failure, ProveError};
+use crate::error::Failure;
 use crate::templates::{CutCircuit, Found, Seen, Surveying};
 use crate::{CircuitSpec, Obstacle};
 
@@ -36,18 +36,19 @@ pub(super) fn asked(shared: &Shared) -> Result<bool, Obstacle> {
 }
 
 /// Stores the rows of a circuit before a part of it asks for them. None if they are not
-/// asked for, or there is no room for them.
+/// asked for, or cannot be stored, which is told: its first part will meet the same.
 pub(crate) fn store(
     shared: &Shared,
     circuit: &dyn CircuitSpec,
     key: &Key,
-) -> Result<Option<Arc<CutCircuit>>, ProveError> {
+) -> Option<Arc<CutCircuit>> {
     let (Ok(true), Some(cut)) = (asked(shared), circuit.cut()) else {
-        return Ok(None);
+        return None;
     };
-    let known = match shared.templates.find(&circuit.id()) {
-        Found::Cut(cut) => Ok(cut),
-        Found::Whole(obstacle) => Err(obstacle),
+    let id = circuit.id();
+    let known = match shared.templates.find(&id) {
+        Found::Cut(cut) => Ok(Ok(cut)),
+        Found::Whole(obstacle) => Ok(Err(obstacle)),
         Found::Unknown(surveying) => {
             let look = Look {
                 shared,
@@ -58,10 +59,15 @@ pub(crate) fn store(
                 job: None,
             };
             look.find_out(surveying, None)
-                .map_err(|failure| failure.error)?
         }
     };
-    Ok(known.ok())
+    let reason = match known {
+        Ok(Ok(cut)) => return Some(cut),
+        Ok(Err(obstacle)) => obstacle.to_string(),
+        Err(failure) => failure.error.to_string(),
+    };
+    tracing::warn!(circuit = %id, reason, "its rows are not stored before the first job");
+    None
 }
 
 /// A circuit to be surveyed.
@@ -110,13 +116,14 @@ impl Look<'_> {
             is_uniform: template.is_uniform(),
             digest: template.digest(),
         };
-        shared.templates.keep_seen(&id, seen);
         let (blocks, bytes) = (seen.blocks, template.bytes());
-        let survey_bytes = template.survey_bytes();
         tracing::info!(circuit = %id, blocks, bytes, "the circuit repeats, and is stored once");
-        shared
-            .shapes
-            .keep_cut(&id, Some(CutHint::Repeats { survey_bytes }));
+        // One of the first block alone takes less.
+        if shared.templates.keep_seen(&id, seen) {
+            let survey_bytes = template.survey_bytes();
+            let repeats = CutHint::Repeats { survey_bytes };
+            shared.shapes.keep_cut(&id, Some(repeats));
+        }
         Ok(Ok(surveying.cut(template, shape, memory)))
     }
 

@@ -26,7 +26,7 @@ const ROWS_HEIGHT: f64 = 900.0;
 const ROWS_PER_LANE_MAX: usize = 24;
 const PROFILE: f64 = 30.0;
 /// Width of a letter, about.
-const LETTER: f64 = 6.2;
+const LETTER: f64 = 6.8;
 /// Narrower spans are joined.
 const PIXEL: f64 = 1.0;
 
@@ -293,6 +293,8 @@ impl Picture {
     fn axis(&mut self, top: f64, bottom: f64, until: f64) -> String {
         let lanes = std::mem::take(&mut self.body);
         let step = round_step((until - self.from) / 12.0);
+        let in_seconds = until - self.from >= 10_000.0;
+        let decimals = usize::from(step < 1000.0);
         let mut tick = 0;
         while step > 0.0 && f64::from(tick) * step <= until - self.from {
             let passed = f64::from(tick) * step;
@@ -301,7 +303,11 @@ impl Picture {
                 "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"0.5\" height=\"{height:.1}\" fill=\"#cccccc\"/>"
             ));
             self.y = bottom + LINE - 2.0;
-            self.text(x, "middle", &length(passed));
+            let label = match in_seconds {
+                true => format!("{:.decimals$} s", passed / 1000.0),
+                false => length(passed),
+            };
+            self.text(x, "middle", &label);
             tick += 1;
         }
         std::mem::replace(&mut self.body, lanes)

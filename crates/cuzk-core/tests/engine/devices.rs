@@ -28,6 +28,8 @@ pub(crate) struct Card {
     /// Proofs begin when as many devices have one.
     together: Option<Arc<Barrier>>,
     seen: AtomicUsize,
+    /// Keys that were preloaded.
+    preloaded: AtomicUsize,
 }
 
 impl Card {
@@ -39,6 +41,7 @@ impl Card {
             fails_first: AtomicBool::new(false),
             together: None,
             seen: AtomicUsize::new(0),
+            preloaded: AtomicUsize::new(0),
         }
     }
 
@@ -82,6 +85,15 @@ impl Backend for Card {
 
     fn work_bytes(&self, sizes: &CircuitSizes, key: &Key, tier: KeyTier) -> u64 {
         self.inner.work_bytes(sizes, key, tier)
+    }
+
+    fn preload(&self, _: &Arc<Key>) -> Result<KeyTier, BackendError> {
+        if self.is_lost() {
+            let ordinal = self.ordinal;
+            return Err(BackendError::DeviceLost { ordinal });
+        }
+        self.preloaded.fetch_add(1, Ordering::SeqCst);
+        Ok(KeyTier::Resident)
     }
 
     fn submit(&self, request: ProveRequest) -> Pending {
@@ -395,4 +407,29 @@ fn the_first_proof_of_a_circuit_is_made_once() {
     prove(&engine, &SquaresJob::new(20, 3, 1)).expect("a proof");
     assert_eq!(exact.seen.load(Ordering::SeqCst), 1);
     assert_eq!(engine.metrics().parts_retried.count(), 0);
+}
+
+#[test]
+fn a_key_is_preloaded_on_every_device_that_is_in_service() {
+    let house = House::new(&[20]);
+    let cards = [0, 1].map(|ordinal| Arc::new(Card::new(ordinal)));
+    let engine = engine(&house, &cards);
+    let preloaded = || {
+        cards
+            .each_ref()
+            .map(|card| card.preloaded.load(Ordering::SeqCst))
+    };
+    engine.preload(&Squares { rounds: 20 }).expect("a key");
+    assert_eq!(preloaded(), [1, 1]);
+    // One that fails unnoticed is told, one that is known to is left out.
+    cards[0].is_lost.store(true, Ordering::SeqCst);
+    let error = engine
+        .preload(&Squares { rounds: 20 })
+        .expect_err("a lost device");
+    assert!(matches!(error, ProveError::Preload { .. }), "{error}");
+    assert_eq!(devices(&engine, 1), [Some(1)]);
+    engine
+        .preload(&Squares { rounds: 20 })
+        .expect("another device");
+    assert_eq!(preloaded(), [1, 2]);
 }

@@ -242,6 +242,33 @@ fn stored_rows_give_way_to_the_columns_of_one_part() {
     assert!(error.is_err(), "not even one part fits");
 }
 
+/// A circuit that is not its key's is told by its first part, and keeps no other cold.
+#[test]
+fn a_survey_that_fails_keeps_no_other_circuit_cold() {
+    let other = Chains {
+        shared: 20,
+        ..REGULAR
+    };
+    let mut house = house(&[REGULAR, other.clone()]);
+    let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
+    let more: Hook = Arc::new(|pass| pass.alloc(|| "more", || Ok(Scalar::ONE)).map(drop));
+    engine
+        .warm(&[&HookedSpec(more), &other])
+        .expect("there is room");
+    assert!(held(&engine, "templates") > 0);
+    let of = |circuit: Chains| ChainsJob {
+        circuit,
+        ..chains(None, 1)
+    };
+    for (circuit, count) in [(other, 0), (REGULAR, 1)] {
+        let reply = prove(&engine, &of(circuit)).expect("a good job");
+        assert_eq!(
+            (surveys(&reply), reply.synthesis()),
+            (count, "segments".into())
+        );
+    }
+}
+
 #[test]
 fn two_jobs_survey_no_circuit_at_the_same_time() {
     let mut house = house(&[REGULAR]);

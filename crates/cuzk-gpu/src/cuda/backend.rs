@@ -12,6 +12,7 @@ use super::multiples;
 use super::owner::{About, Owner, Task};
 use super::plan::{Counts, Needs, SCALAR_BYTES, point_bytes};
 use super::points::PointBytes;
+use super::preload;
 use super::resident::{ResidentKey, ResidentShape};
 use crate::accelerator::{DEVICE_SLOTS_MAX, DeviceBuffers, DeviceOptions};
 use crate::backend::{Backend, DeviceUse, Pending, ProveRequest, Upload, pending};
@@ -121,6 +122,11 @@ impl CudaBackend {
         self.memory.host_allocations.load(Ordering::Relaxed)
     }
 
+    /// Bytes of keys' points that crossed the bus to the device since the start.
+    pub fn key_bytes_brought(&self) -> u64 {
+        self.memory.key_bytes.load(Ordering::Relaxed)
+    }
+
     /// The columns of a circuit: two of one scalar a constraint (three if C comes
     /// from synthesis), and the auxiliary assignment.
     pub fn column_layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
@@ -182,6 +188,8 @@ impl CudaBackend {
             cutting: self.about.cutting,
             c_source: self.options.c_source,
             is_key_resident: self.options.is_key_resident,
+            piece_log_max: self.options.key_piece_log_max,
+            slots: self.options.slots,
             key_bytes: ResidentKey::bytes(key),
             list_bytes: ResidentShape::bytes(&counts),
         }
@@ -199,6 +207,13 @@ fn check_options(options: &DeviceOptions) -> Result<(), BackendError> {
         _ if !(1..=DEVICE_SLOTS_MAX).contains(&options.slots) => {
             format!("{} slots, not 1 to {DEVICE_SLOTS_MAX}", options.slots)
         }
+        _ if !(5..=24).contains(&options.key_piece_log_max) => {
+            format!(
+                "pieces of 2^{} points, not 2^5 to 2^24",
+                options.key_piece_log_max
+            )
+        }
+        _ if options.key_batch == 0 => "passes of a key for no proof".to_owned(),
         _ => return Ok(()),
     };
     Err(BackendError::Start {
@@ -279,7 +294,7 @@ impl Backend for CudaBackend {
             ..
         } = self.about;
         let needs = self.needs(&shape.sizes, Counts::of(shape), key);
-        Some(needs.table(arena_bytes, fixed_bytes, self.options.slots))
+        Some(needs.table(arena_bytes, fixed_bytes))
     }
 
     fn work_bytes(&self, _: &CircuitSizes, key: &Key, tier: KeyTier) -> u64 {
@@ -320,6 +335,28 @@ impl Backend for CudaBackend {
             free: room,
             limit: arena_bytes,
         })
+    }
+
+    fn preload(&self, key: &Arc<Key>) -> Result<KeyTier, BackendError> {
+        if self.is_lost() {
+            let ordinal = self.options.ordinal;
+            return Err(BackendError::DeviceLost { ordinal });
+        }
+        let source: Arc<Key> = Arc::clone(key);
+        let request = preload::Request {
+            source,
+            sizes: CircuitSizes {
+                inputs: key.count(Section::Ic),
+                aux: key.count(Section::L),
+                // As many as make that domain.
+                constraints: key.count(Section::H) + 1,
+            },
+            counts: Counts::of_key(key),
+        };
+        let (answer, brought) = sync_channel(1);
+        let task = Event::Message(Task::Preload(request, answer));
+        self.outbox.send(task).map_err(|_| BackendError::Lost)?;
+        brought.recv().unwrap_or(Err(BackendError::Lost))
     }
 
     fn submit(&self, request: ProveRequest) -> Pending {

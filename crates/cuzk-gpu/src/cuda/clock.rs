@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::device::{Anchor, Device, Event, Lane};
+use super::device::{Anchor, Device, Lane};
+use super::event::Event;
 use crate::device::timebase;
 use crate::error::BackendError;
 use crate::key::Section;
@@ -19,9 +20,6 @@ const MARKS_MAX: usize = 1024;
 pub(super) struct Clock {
     anchor: Rc<Anchor>,
     marks: RefCell<Vec<Mark>>,
-    /// After a piece of a key was brought to each of its places, and after its last use.
-    pub(super) brought: [Event; 2],
-    pub(super) used: [Event; 2],
 }
 
 /// A phase, or a stretch of one.
@@ -41,12 +39,9 @@ pub(super) struct Begun {
 
 impl Clock {
     pub(super) fn new(device: &Device) -> Result<Self, BackendError> {
-        let two = || Ok::<_, BackendError>([device.event()?, device.event()?]);
         Ok(Self {
             anchor: device.anchor()?,
             marks: RefCell::default(),
-            brought: two()?,
-            used: two()?,
         })
     }
 

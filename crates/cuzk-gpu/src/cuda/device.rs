@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use cudarc::driver::{CudaContext, DriverError, result, sys};
-use cuzk_pinned::Fence;
 
 use super::border::{self, Address, RawDevice, call};
+use super::event::Event;
 use crate::device::timebase;
-use crate::device::waiter::{Passed, Passes, Waiter};
+use crate::device::waiter::{Passed, Waiter};
 use crate::error::BackendError;
 
 /// What the memory of a device is used for, shared with whoever asks.
@@ -34,6 +34,8 @@ pub(super) struct MemoryUse {
     pub(super) allocations: AtomicU64,
     /// Page-locked allocations of the host.
     pub(super) host_allocations: AtomicU64,
+    /// Bytes of keys' points that were brought.
+    pub(super) key_bytes: AtomicU64,
     /// Set once the device fails every call: nothing works on it any more.
     pub(super) is_lost: AtomicBool,
 }
@@ -528,74 +530,5 @@ impl Region {
             start: self.start + from,
             bytes,
         }
-    }
-}
-
-/// A point in a stream's work, with the time it was passed. Any thread may wait for
-/// it: it makes the device's context current there first.
-pub(super) struct Event {
-    event: sys::CUevent,
-    context: Arc<CudaContext>,
-}
-
-impl Event {
-    /// Waits until the event has passed.
-    pub(super) fn wait(&self) -> Result<(), BackendError> {
-        let bound = self.context.bind_to_thread();
-        // Whatever became of that: the device's own thread has its context already, and
-        // memory is used again after this.
-        // SAFETY: it lives.
-        let waited = unsafe { result::event::synchronize(self.event) };
-        bound
-            .map_err(driver("cuCtxSetCurrent"))
-            .and(waited.map_err(driver("cuEventSynchronize")))
-    }
-
-    /// Milliseconds from `earlier` to this; both have passed.
-    pub(super) fn since_ms(&self, earlier: &Event) -> Result<f64, BackendError> {
-        // SAFETY: both live.
-        let elapsed = unsafe { result::event::elapsed(earlier.event, self.event) };
-        elapsed.map(f64::from).map_err(driver("cuEventElapsedTime"))
-    }
-}
-
-// SAFETY: an event is used through the driver, which takes it from any thread whose
-// context is current; each use makes it so.
-unsafe impl Send for Event {}
-// SAFETY: as above; the driver takes it from several threads at the same time.
-unsafe impl Sync for Event {}
-
-impl Passes for Arc<Event> {
-    fn wait(&self) -> Result<(), BackendError> {
-        Event::wait(self)
-    }
-}
-
-impl Fence for Event {
-    fn wait(&self) {
-        // After an error of the device it runs nothing any more.
-        let _ = Event::wait(self);
-    }
-
-    fn has_passed(&self) -> bool {
-        if self.context.bind_to_thread().is_err() {
-            return false;
-        }
-        // SAFETY: it lives.
-        match unsafe { result::event::query(self.event) } {
-            Ok(()) => true,
-            Err(error) => !matches!(
-                error.0,
-                sys::CUresult::CUDA_ERROR_NOT_READY | sys::CUresult::CUDA_ERROR_INVALID_CONTEXT
-            ),
-        }
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        let _ = self.context.bind_to_thread();
-        // SAFETY: created by `Device::event`, destroyed once.
-        let _ = unsafe { result::event::destroy(self.event) };
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct Wanted<'a> {
     pub(super) cutting: &'a Cutting,
     pub(super) c_source: CSource,
     pub(super) is_key_resident: bool,
+    pub(super) piece_log_max: u32,
+    pub(super) slots: usize,
 }
 
 impl Wanted<'_> {
@@ -38,6 +40,8 @@ impl Wanted<'_> {
             cutting: *self.cutting,
             c_source: self.c_source,
             is_key_resident: self.is_key_resident,
+            piece_log_max: self.piece_log_max,
+            slots: self.slots,
             key_bytes: ResidentKey::bytes(&**self.source),
             list_bytes: ResidentShape::bytes(&counts),
         }
@@ -59,7 +63,32 @@ pub(super) enum Points {
     /// All of them on the device.
     Resident(Rc<ResidentKey>),
     /// So many at a time, in one of two places by turns.
-    Pieces { places: [Lease; 2], len: usize },
+    Pieces { places: Rc<PiecePlaces>, len: usize },
+}
+
+/// What becomes of a key that is to be there before its first proof.
+pub(super) enum Preloaded {
+    /// It has a place on the device.
+    Resident(Rc<ResidentKey>),
+    /// It is to come in pieces.
+    InPieces,
+    /// It would have a place if something else went.
+    NoRoom,
+}
+
+/// The two places for pieces of keys, shared by the proofs whose keys come in pieces.
+pub(super) struct PiecePlaces([Lease; 2]);
+
+impl PiecePlaces {
+    /// One of the two.
+    pub(super) fn region(&self, place: usize) -> super::device::Region {
+        self.0[place].region()
+    }
+
+    /// Bytes of both.
+    fn bytes(&self) -> u64 {
+        self.0.iter().map(Lease::bytes).sum()
+    }
 }
 
 /// One of the proofs that have something.
@@ -124,6 +153,8 @@ pub(super) struct Holdings {
     shapes: Vec<Rc<ResidentShape>>,
     /// As large as any circuit needed that there was room for.
     scratch: Option<Rc<Lease>>,
+    /// As large as any pieces needed, likewise.
+    places: Option<Rc<PiecePlaces>>,
     /// Proofs that have something.
     proofs: Rc<Cell<usize>>,
     fixed_bytes: Rc<Cell<u64>>,
@@ -136,6 +167,7 @@ impl Holdings {
             keys: Vec::new(),
             shapes: Vec::new(),
             scratch: None,
+            places: None,
             proofs: Rc::default(),
             fixed_bytes: Rc::default(),
             arena,
@@ -172,12 +204,7 @@ impl Holdings {
         self.forget();
         let needs = wanted.needs();
         let room = self.arena.bytes() - self.fixed_bytes.get();
-        let mut least = 0;
-        for (way, workspace, asked) in needs.ways() {
-            least = asked;
-            if asked > room {
-                continue;
-            }
+        for (way, workspace, asked) in needs.ways_within(room) {
             if let Some(held) = self.take_so(wanted, way, &workspace, asked) {
                 return Ok(Some(held));
             }
@@ -187,7 +214,46 @@ impl Holdings {
             // Alone, and in sum there is room: what stays elsewhere leaves no range
             // that is long enough.
         }
+        let least = needs.least_bytes();
         Err(self.arena.refused("a proof and a piece of its key", least))
+    }
+
+    /// A place for a key whose proofs want what `needs` says, where nothing has to go for it
+    /// or for one of them.
+    pub(super) fn place_for(
+        &mut self,
+        source: &Arc<dyn PointBytes>,
+        needs: &Needs<'_>,
+    ) -> Result<Preloaded, BackendError> {
+        self.forget();
+        let room = self.arena.bytes() - self.fixed_bytes.get();
+        let Some((way, workspace, asked)) = needs.ways_within(room).into_iter().next() else {
+            let least = needs.least_bytes();
+            return Err(self.arena.refused("a proof and a piece of its key", least));
+        };
+        if let Way::InPieces(_) = way {
+            return Ok(Preloaded::InPieces);
+        }
+        if let Some(key) = self.keys.iter().find(|key| key.is(source)) {
+            return Ok(Preloaded::Resident(Rc::clone(key)));
+        }
+        let scratch = self.scratch.as_ref();
+        let scratch = scratch.filter(|held| held.region().bytes() >= workspace.scratch);
+        let has = scratch.map_or(0, |_| workspace.scratch);
+        if asked - has > self.arena.free_bytes() {
+            return Ok(Preloaded::NoRoom);
+        }
+        let Some(key) = ResidentKey::reserve(&self.arena, source) else {
+            return Ok(Preloaded::NoRoom);
+        };
+        let key = Rc::new(key);
+        self.keys.push(Rc::clone(&key));
+        Ok(Preloaded::Resident(key))
+    }
+
+    /// Memory for a while, where nothing has to go for it.
+    pub(super) fn spare(&mut self, bytes: u64) -> Option<Lease> {
+        self.arena.take(bytes, End::High)
     }
 
     /// Evicts until the proof's regions fit.
@@ -223,9 +289,12 @@ impl Holdings {
         let lists = self.shapes.iter().find(|held| held.is(wanted.shape));
         let scratch = self.scratch.as_ref();
         let scratch = scratch.filter(|held| held.region().bytes() >= workspace.scratch);
+        let places = self.places.as_ref();
+        let places = places.filter(|held| is_enough(held, way, workspace));
         key.map_or(0, |key| key.held_bytes())
             + lists.map_or(0, |lists| lists.held_bytes())
             + scratch.map_or(0, |_| workspace.scratch)
+            + places.map_or(0, |_| 2 * workspace.piece)
     }
 
     /// Takes everything, or nothing.
@@ -253,8 +322,14 @@ impl Holdings {
                 }
             },
             Way::InPieces(log) => {
-                let place = || arena.take(workspace.piece, End::High);
-                let places = [place()?, place()?];
+                let places = match &self.places {
+                    Some(held) if is_enough(held, way, workspace) => Rc::clone(held),
+                    _ => {
+                        self.places = None;
+                        let place = || arena.take(workspace.piece, End::High);
+                        Rc::new(PiecePlaces([place()?, place()?]))
+                    }
+                };
                 let len = 1 << log;
                 Err(Points::Pieces { places, len })
             }
@@ -263,8 +338,9 @@ impl Holdings {
         let lists = lists.map_or_else(|new| new, |at| self.shapes.remove(at));
         self.shapes.push(Rc::clone(&lists));
         let points = points.map_or_else(|new| new, |at| Points::Resident(self.keys.remove(at)));
-        if let Points::Resident(key) = &points {
-            self.keys.push(Rc::clone(key));
+        match &points {
+            Points::Resident(key) => self.keys.push(Rc::clone(key)),
+            Points::Pieces { places, .. } => self.places = Some(Rc::clone(places)),
         }
         self.scratch = Some(Rc::clone(&scratch));
         self.proofs.set(self.proofs.get() + 1);
@@ -303,6 +379,10 @@ impl Holdings {
             self.shapes.remove(at);
             return true;
         }
+        let places = self.places.take_if(|places| !in_use(places));
+        if places.is_some() {
+            return true;
+        }
         let scratch = self.scratch.take_if(|scratch| !in_use(scratch));
         scratch.is_some()
     }
@@ -313,10 +393,17 @@ impl Holdings {
         let shapes = self.shapes.iter();
         let shapes = shapes.filter(|shape| is_idle_shape(shape, spared));
         let scratch = self.scratch.iter().filter(|scratch| !in_use(scratch));
+        let places = self.places.iter().filter(|places| !in_use(places));
         keys.map(|key| key.held_bytes()).sum::<u64>()
             + shapes.map(|shape| shape.held_bytes()).sum::<u64>()
             + scratch.map(|scratch| scratch.bytes()).sum::<u64>()
+            + places.map(|places| places.bytes()).sum::<u64>()
     }
+}
+
+/// Whether places are there that are large enough for what a proof works in.
+fn is_enough(held: &PiecePlaces, way: Way, workspace: &Workspace) -> bool {
+    matches!(way, Way::InPieces(_)) && held.region(0).bytes() >= workspace.piece
 }
 
 /// Whether somebody beside the holdings has it.

@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use cuzk_pinned::PinnedBacking;
@@ -52,6 +53,8 @@ impl HostKey {
         start: usize,
         points: Region,
     ) -> Result<(), BackendError> {
+        let brought = &device.memory().key_bytes;
+        brought.fetch_add(points.bytes(), Ordering::Relaxed);
         let buffers = self.buffers.borrow();
         let buffer = &buffers[place(section)];
         for (from, to) in pieces(buffer, section, start, points) {
@@ -123,10 +126,12 @@ impl HostKeys {
     }
 
     /// The place of a key, in which its points are or are to be kept; `None` where there
-    /// is no memory for it. What no proof uses makes room, least recently used first.
+    /// is no memory for it. What no proof uses makes room, least recently used first, if
+    /// anything `may_go`.
     pub(super) async fn place_of(
         &mut self,
         source: &Arc<dyn PointBytes>,
+        may_go: bool,
     ) -> Result<Option<Rc<HostKey>>, BackendError> {
         let Some(memory) = &self.memory else {
             return Ok(None);
@@ -161,7 +166,8 @@ impl HostKeys {
                     return Ok(Some(key));
                 }
             }
-            let Some(at) = self.keys.iter().position(|key| !in_use(key)) else {
+            let idle = self.keys.iter().position(|key| !in_use(key));
+            let Some(at) = idle.filter(|_| may_go) else {
                 return Ok(None);
             };
             self.keys.remove(at);

@@ -4,49 +4,43 @@
 //! them back, sees to it that its key is there, waits for its turn to compute, and leaves
 //! the rest to a thread of the host. Whatever it waits for, others move meanwhile.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
-use blstrs::{G2Projective, Scalar};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::arena::Arena;
-use super::backend::{CudaJob, layout};
+use super::backend::CudaJob;
+use super::carried::Carried;
 use super::device::{Device, MemoryUse};
-use super::holdings::{Held, Holdings, Points, Wanted};
-use super::host_key::{HostKey, HostKeys};
-use super::key_points::{KeyPoints, Origin};
+use super::holdings::{Held, Holdings, Wanted};
+use super::host_key::HostKeys;
 use super::multiples::{self, Tables};
+use super::pass::{PieceEvents, Waiting};
 use super::plan::Cutting;
-use super::points::PointBytes;
-use super::prove::{Bench, Computed, OnHost, Seat, prove};
-use super::resident::ResidentKey;
+use super::preload::{self, CountedIn};
+use super::prove::Seat;
 use super::staging::Staging;
-use super::upload::{Arrivals, Ring, arrivals, upload};
+use super::upload::Ring;
 use super::warm::warm_up;
 use crate::accelerator::{DeviceBuffers, DeviceOptions};
-use crate::backend::{Completion, Proved};
-use crate::column::Columns;
-use crate::device::executor::{Event, Executor, both, caught};
-use crate::device::host::on_thread;
-use crate::device::oneshot::oneshot;
-use crate::device::sorted::{SortedQueries, b_scalars};
+use crate::backend::Completion;
+use crate::device::executor::{Event, Executor, caught};
 use crate::device::turn::{News, Turn};
 use crate::error::BackendError;
-use crate::groth16::{Statement, check};
-use crate::phase::{Phase, PhaseLane};
-use crate::shape::CircuitShape;
-use crate::watch::Watch;
+use crate::groth16::Statement;
+use crate::key::KeyTier;
 
 /// What the thread is given to do.
 pub(super) enum Task {
     Prove(Box<CudaJob>, Completion),
+    /// A key to be brought, and who hears where it is then.
+    Preload(preload::Request, SyncSender<Result<KeyTier, BackendError>>),
     Multiples(multiples::Request),
     /// Nothing more.
     End,
@@ -65,28 +59,30 @@ pub(super) struct About {
 /// The device and everything on it. Fields are dropped in this order: what lies on the
 /// device before the device.
 pub(super) struct Owner {
-    options: DeviceOptions,
+    pub(super) options: DeviceOptions,
     /// Seats that no proof has.
     seats: RefCell<Vec<Seat>>,
     /// Who gets the next place in the arena.
     admission: Turn<()>,
     /// That a proof has left the arena.
-    room: News,
+    pub(super) room: News,
     /// Who uploads columns, and chunks for those that are not page-locked.
-    uploads: Turn<Option<Ring>>,
+    pub(super) uploads: Turn<Option<Ring>>,
     /// Who brings a key.
-    staging: Turn<Staging>,
+    pub(super) staging: Turn<Staging>,
     /// Keys in page-locked memory of the host.
-    host_keys: Turn<HostKeys>,
+    pub(super) host_keys: Turn<HostKeys>,
+    /// Of the places for pieces of keys.
+    pub(super) pieces: Rc<PieceEvents>,
     /// Who computes.
-    compute: Turn<()>,
+    pub(super) compute: Turn<()>,
     tables: RefCell<Tables>,
     /// Threads that sort or sum, where the host is told to.
-    threads: Option<Arc<ThreadPool>>,
-    holdings: RefCell<Holdings>,
+    pub(super) threads: Option<Arc<ThreadPool>>,
+    pub(super) holdings: RefCell<Holdings>,
     /// Proofs that were taken and have not ended.
     taken: Arc<AtomicUsize>,
-    device: Device,
+    pub(super) device: Device,
 }
 
 impl Drop for Owner {
@@ -118,6 +114,7 @@ impl Owner {
             uploads: Turn::new(ring),
             staging: Turn::new(staging),
             host_keys: Turn::new(HostKeys::new(buffers.host_keys)),
+            pieces: Rc::new(PieceEvents::new(&device)?),
             compute: Turn::new(()),
             tables: RefCell::default(),
             threads: host_threads(&options)?,
@@ -140,14 +137,17 @@ impl Owner {
 
     /// Does what comes until it hears that nothing more does, and everything is done.
     pub(super) fn run(&self, outbox: Sender<Event<Task>>, inbox: Receiver<Event<Task>>) {
+        let gathered = Waiting::default();
+        // Keys that are brought for no proof take no slot.
+        let preloading = Cell::new(0);
         let mut executor = Executor::new(outbox, inbox);
         let mut waiting = VecDeque::new();
         let mut has_ended = false;
         loop {
-            while executor.len() < self.options.slots
+            while executor.len() - preloading.get() < self.options.slots
                 && let Some((job, completion)) = waiting.pop_front()
             {
-                executor.spawn(self.run_proof(job, completion));
+                executor.spawn(self.run_proof(&gathered, job, completion));
             }
             if has_ended && executor.len() == 0 {
                 return;
@@ -155,6 +155,17 @@ impl Owner {
             match executor.next_message() {
                 None => {}
                 Some(Task::Prove(job, completion)) => waiting.push_back((*job, completion)),
+                Some(Task::Preload(request, answer)) => {
+                    let counted = CountedIn::of(&preloading);
+                    executor.spawn(async move {
+                        let _counted = counted;
+                        let brought = caught(self.preload(&request)).await;
+                        let brought = brought.unwrap_or_else(|_| Err(panicked()));
+                        // Whoever hears of the end may drop the key.
+                        drop(request);
+                        let _ = answer.send(brought);
+                    });
+                }
                 Some(Task::Multiples(request)) => self.serve(request),
                 Some(Task::End) => has_ended = true,
             }
@@ -171,7 +182,7 @@ impl Owner {
         self.room.tell();
     }
 
-    async fn run_proof(&self, job: CudaJob, completion: Completion) {
+    async fn run_proof<'o>(&'o self, gathered: &Waiting<'o>, job: CudaJob, completion: Completion) {
         let CudaJob {
             columns,
             inputs,
@@ -187,6 +198,7 @@ impl Owner {
         let (mut held, mut host_key) = (None, None);
         let carried = Carried {
             owner: self,
+            gathered,
             statement: Statement {
                 inputs: &inputs,
                 shape: &shape,
@@ -205,8 +217,7 @@ impl Owner {
             &completion,
         );
         let result = caught(out).await;
-        let result = result
-            .unwrap_or_else(|_| Err(BackendError::Panic("on the device's thread".to_owned())));
+        let result = result.unwrap_or_else(|_| Err(panicked()));
         if result.is_err() {
             // Before the columns go back, and before the next proof writes where this
             // one may still work.
@@ -225,7 +236,7 @@ impl Owner {
         completion.done(result);
     }
 
-    fn cutting(&self) -> Cutting {
+    pub(super) fn cutting(&self) -> Cutting {
         Cutting {
             chunk_max: self.options.chunk_len_max,
             window_bits: self.options.window_bits,
@@ -234,7 +245,7 @@ impl Owner {
     }
 
     /// Waits for a place in the arena.
-    async fn admit(&self, wanted: &Wanted<'_>) -> Result<Held, BackendError> {
+    pub(super) async fn admit(&self, wanted: &Wanted<'_>) -> Result<Held, BackendError> {
         let _turn = self.admission.take().await;
         loop {
             let moment = self.room.now();
@@ -245,6 +256,10 @@ impl Owner {
             self.room.since(moment).await;
         }
     }
+}
+
+fn panicked() -> BackendError {
+    BackendError::Panic("on the device's thread".to_owned())
 }
 
 /// Threads for what the host sorts or sums, if it does.
@@ -261,270 +276,4 @@ fn host_threads(options: &DeviceOptions) -> Result<Option<Arc<ThreadPool>>, Back
         reason: error.to_string(),
     })?;
     Ok(Some(Arc::new(pool)))
-}
-
-/// What the host takes out of a proof's columns.
-struct Prepared {
-    sorted: Option<Arc<SortedQueries>>,
-    b_scalars: Option<Vec<Scalar>>,
-}
-
-/// One proof.
-struct Carried<'a> {
-    owner: &'a Owner,
-    statement: Statement<'a>,
-    shape: &'a Arc<CircuitShape>,
-    source: &'a Arc<dyn PointBytes>,
-    watch: Option<&'a Arc<dyn Watch>>,
-}
-
-impl Carried<'_> {
-    /// Carries the proof out. What was queued may still be under way if this ends with
-    /// an error.
-    async fn out(
-        &self,
-        columns: &mut Option<Arc<Columns>>,
-        held: &mut Option<Held>,
-        host_key: &mut Option<Rc<HostKey>>,
-        seat: &mut Seat,
-        completion: &Completion,
-    ) -> Result<Proved, BackendError> {
-        let owner = self.owner;
-        let options = &owner.options;
-        let device = &owner.device;
-        let sizes = &self.shape.sizes;
-        let read = columns.as_ref().expect("the columns of a new job");
-        let layout = layout(options, sizes);
-        let count = |section| self.source.count(section);
-        check(read, &layout, &self.statement, count)?;
-        let cutting = owner.cutting();
-        let wanted = Wanted {
-            source: self.source,
-            shape: self.shape,
-            cutting: &cutting,
-            c_source: options.c_source,
-            is_key_resident: options.is_key_resident,
-        };
-        let held = &*held.insert(owner.admit(&wanted).await?);
-        let regions = held.regions();
-        seat.prepare(device, regions.rows.bytes(), self.statement.inputs)?;
-        let bench = Bench {
-            device,
-            regions: &regions,
-            cutting,
-            clock: &seat.clock,
-            host: &seat.host,
-            inputs_len: self.statement.inputs.len(),
-            c_source: options.c_source,
-            transforms: options.transforms,
-            is_split: options.is_split,
-            watch: self.watch.map(|watch| &**watch),
-        };
-        let prepared = owner
-            .threads
-            .as_ref()
-            .map(|threads| self.prepare(threads, read, held));
-        let (arriving, mut arrivals) = arrivals(read.c.is_some());
-        let (told, host_has_read) = oneshot::<()>();
-        let uploading = async {
-            let uploaded = {
-                let read = columns.as_ref().expect("nobody took them");
-                let ring = owner.uploads.take().await;
-                upload(&bench, ring.as_ref(), read, sizes, arriving).await
-            };
-            // Either way of its end will do.
-            let _ = host_has_read.await;
-            // Whatever became of both, nobody reads the columns after this.
-            uploaded?;
-            let read = columns.take().and_then(Arc::into_inner);
-            completion.columns_read(read.expect("nobody else has them"));
-            Ok::<_, BackendError>(())
-        };
-        let computing = async {
-            let prepared = match prepared {
-                Some(prepared) => Some(prepared.await),
-                None => None,
-            };
-            told.send(());
-            let Prepared { sorted, b_scalars } = match prepared {
-                Some(prepared) => prepared??,
-                None => Prepared {
-                    sorted: None,
-                    b_scalars: None,
-                },
-            };
-            let b_g2 = b_scalars.map(|scalars| self.sum_b_g2(scalars));
-            let is_b_g2 = b_g2.is_some();
-            let computed = self
-                .compute(&bench, &mut arrivals, held, host_key, sorted, is_b_g2)
-                .await;
-            // Whatever became of the others, nobody reads the key after this.
-            let b_g2 = match b_g2 {
-                Some(b_g2) => Some(b_g2.await),
-                None => None,
-            };
-            Ok::<_, BackendError>((computed?, b_g2))
-        };
-        let (uploaded, computed) = both(uploading, computing).await;
-        // A computation that waits for an upload that failed only says that it did.
-        uploaded?;
-        let ((mut computed, loaded), b_g2) = computed?;
-        let mut phases = std::mem::take(&mut computed.phases);
-        if let Some(b_g2) = b_g2 {
-            let (sum, phase) = b_g2??;
-            computed.b_g2_on_host = Some(sum);
-            phases.push(phase);
-        }
-        phases.extend(loaded);
-        let tier = computed.tier;
-        let (source, watch) = (Arc::clone(self.source), self.watch.cloned());
-        let (r, s) = (self.statement.r, self.statement.s);
-        let finish = move || {
-            let begin = Instant::now();
-            let proof = computed.finish(source.vk(), r, s, watch.as_deref());
-            let phase = Phase::new("finish", PhaseLane::Host, begin, Instant::now());
-            (proof, phase)
-        };
-        let (proof, finished) = on_thread("putting a proof together", finish).await?;
-        phases.push(finished);
-        phases.sort_by_key(|phase| phase.start);
-        Ok(Proved {
-            proof,
-            phases,
-            tier: Some(tier),
-        })
-    }
-
-    /// Has the host take out of the columns what it is to work on.
-    fn prepare(
-        &self,
-        threads: &Arc<ThreadPool>,
-        columns: &Arc<Columns>,
-        held: &Held,
-    ) -> impl Future<Output = Result<Result<Prepared, BackendError>, BackendError>> + use<> {
-        let options = &self.owner.options;
-        // A key that comes in pieces would want its lists in pieces.
-        let is_resident = matches!(held.points, Points::Resident(_));
-        let is_split = options.is_split_on_host && is_resident;
-        let is_b_g2 = options.is_b_g2_on_host;
-        let (threads, columns) = (Arc::clone(threads), Arc::clone(columns));
-        let (inputs, shape) = (self.statement.inputs.to_vec(), Arc::clone(self.shape));
-        on_thread("sorting scalars", move || {
-            threads.install(|| {
-                let aux = columns.aux.scalars();
-                let sorted = is_split.then(|| SortedQueries::of(&inputs, aux, &shape));
-                let lists = sorted
-                    .iter()
-                    .flat_map(|sorted| [&sorted.l, &sorted.a, &sorted.b]);
-                if let Some(count) = lists.map(|list| list.wrong).find(|&wrong| wrong != 0) {
-                    let what = "the assignment";
-                    return Err(BackendError::Unreduced { what, count });
-                }
-                Ok(Prepared {
-                    sorted: sorted.map(Arc::new),
-                    b_scalars: is_b_g2.then(|| b_scalars(&inputs, aux, &shape)),
-                })
-            })
-        })
-    }
-
-    /// Has the host make the sum over `b_g2`: that, and its phase.
-    fn sum_b_g2(
-        &self,
-        scalars: Vec<Scalar>,
-    ) -> impl Future<Output = Result<Result<(G2Projective, Phase), BackendError>, BackendError>> + use<>
-    {
-        let threads = self.owner.threads.clone().expect("made for this");
-        let source = Arc::clone(self.source);
-        on_thread("the sum over b_g2", move || {
-            let begin = Instant::now();
-            let sum = threads.install(|| source.b_g2_sum(&scalars))?;
-            let phase = Phase::new("msm_b_g2", PhaseLane::Host, begin, Instant::now());
-            Ok((sum, phase))
-        })
-    }
-
-    /// Sees to the key, and computes when it is this proof's turn, from when its first
-    /// column is there. Also returns the phase of a key that was loaded.
-    async fn compute(
-        &self,
-        bench: &Bench<'_>,
-        arrivals: &mut Arrivals,
-        held: &Held,
-        host_key: &mut Option<Rc<HostKey>>,
-        sorted: Option<Arc<SortedQueries>>,
-        is_b_g2: bool,
-    ) -> Result<(Computed, Option<Phase>), BackendError> {
-        let owner = self.owner;
-        // Turns are taken in the order of uploads, which have begun.
-        arrivals.left().await?;
-        let loaded = self.load(held).await?;
-        if let Points::Pieces { .. } = &held.points {
-            *host_key = owner.host_keys.take().await.place_of(self.source).await?;
-        }
-        let is_loaded = |key: &Option<Rc<HostKey>>| key.as_ref().is_some_and(|key| key.is_loaded());
-        // Before the turn to compute, which nobody keeps while another brings a key. One
-        // proof at a time has it, so one at a time fetches a key to stay in host memory.
-        let staging = match &held.points {
-            Points::Pieces { .. } if !is_loaded(host_key) => Some(owner.staging.take().await),
-            Points::Resident(_) if sorted.is_some() => Some(owner.staging.take().await),
-            _ => None,
-        };
-        let queued = {
-            let _turn = owner.compute.take().await;
-            let (mut points, sorted) = match &held.points {
-                Points::Resident(key) => (KeyPoints::Resident(key), sorted.zip(staging)),
-                Points::Pieces { places, len } => {
-                    let from = match host_key {
-                        Some(key) if key.is_loaded() => Origin::Host(key),
-                        keep => Origin::Source {
-                            source: self.source,
-                            staging: staging.expect("a key that is loaded stays so"),
-                            keep: keep.as_deref(),
-                        },
-                    };
-                    let streamed = KeyPoints::Streamed {
-                        from,
-                        places: places.each_ref().map(|place| place.region()),
-                        piece_len: *len,
-                        count: 0,
-                    };
-                    (streamed, None)
-                }
-            };
-            let on_host = OnHost { sorted, is_b_g2 };
-            let lists = &held.lists;
-            let statement = &self.statement;
-            prove(bench, arrivals, statement, &mut points, lists, on_host).await?
-        };
-        Ok((queued.computed(bench).await?, loaded))
-    }
-
-    /// Brings the lists of the circuit, and the key if it is to stay, unless they are
-    /// there. Returns the phase of a key.
-    async fn load(&self, held: &Held) -> Result<Option<Phase>, BackendError> {
-        let device = &self.owner.device;
-        let key = match &held.points {
-            Points::Resident(key) if !key.is_loaded() => Some(&**key),
-            _ => None,
-        };
-        if held.lists.is_loaded() && key.is_none() {
-            return Ok(None);
-        }
-        let mut staging = self.owner.staging.take().await;
-        // Another proof may have brought them meanwhile.
-        if !held.lists.is_loaded() {
-            held.lists.load(device, &mut staging, self.shape).await?;
-        }
-        let is_absent = |key: &&ResidentKey| !key.is_loaded();
-        let Some(key) = key.filter(is_absent) else {
-            return Ok(None);
-        };
-        let begin = Instant::now();
-        key.load(device, &mut staging, self.source).await?;
-        Ok(Some(Phase {
-            bytes: Some(ResidentKey::bytes(&**self.source)),
-            ..Phase::new("key_load", PhaseLane::Key, begin, Instant::now())
-        }))
-    }
 }

@@ -214,6 +214,12 @@ impl Counts {
         }
     }
 
+    /// In how many pieces of `len` entries the longest query comes, at least one.
+    pub(super) fn pieces(&self, len: usize) -> usize {
+        let longest = self.h.max(self.l).max(self.a).max(self.b);
+        longest.div_ceil(len).max(1)
+    }
+
     /// With at most `len` entries a query, as where points come in pieces.
     pub(super) fn in_pieces(&self, len: usize) -> Self {
         Self {
@@ -238,8 +244,8 @@ impl Counts {
 /// Bytes of the counters of a split.
 pub(super) const COUNTERS_BYTES: u64 = 3 * 4;
 
-/// Device bytes of one proof, by region. All but the scratch are its slot's own; the
-/// scratch is shared, and a proof's while it computes.
+/// Device bytes of one proof, by region. All but the scratch and the pieces are its slot's
+/// own; those are shared, and a proof's, or a pass's of several, while it computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Workspace {
     /// Evaluations of A, then coefficients of h.
@@ -251,7 +257,7 @@ pub(super) struct Workspace {
     pub(super) c: u64,
     /// Inputs and auxiliary variables.
     pub(super) assignment: u64,
-    /// What sums leave.
+    /// What sums leave, each piece of a query at a place of its own.
     pub(super) rows: u64,
     /// Counters of a split.
     pub(super) counters: u64,
@@ -308,10 +314,15 @@ impl Workspace {
         c_source: CSource,
         piece_log: u32,
     ) -> Self {
+        let pieces = counts.pieces(1 << piece_log) as u64;
         let counts = counts.in_pieces(1 << piece_log);
+        let of_one = Self::of(sizes, &counts, cutting, c_source);
+        let longest =
+            QUERIES.map(|section| align(counts.of_section(section) as u64 * point_bytes(section)));
         Self {
-            piece: align(point_bytes(Section::BG2) << piece_log),
-            ..Self::of(sizes, &counts, cutting, c_source)
+            piece: longest.into_iter().fold(0, u64::max),
+            rows: of_one.rows * pieces,
+            ..of_one
         }
     }
 
@@ -326,9 +337,10 @@ impl Workspace {
     }
 }
 
-/// Pieces of a key, as logarithms of their number of points. A device without room
-/// for the smallest has none for the columns of most circuits either.
-const PIECE_LOGS: std::ops::RangeInclusive<u32> = 16..=24;
+/// The smallest pieces of a key that are tried, unless larger ones are not allowed, as a
+/// logarithm of their number of points. A device without room for these has none for the
+/// columns of most circuits either.
+const PIECE_LOG_MIN: u32 = 16;
 
 /// How a proof's key is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -348,6 +360,10 @@ pub(super) struct Needs<'a> {
     pub(super) c_source: CSource,
     /// Whether a key may be on the device as a whole.
     pub(super) is_key_resident: bool,
+    /// Most points of a piece, as a logarithm.
+    pub(super) piece_log_max: u32,
+    /// Proofs that are to have a slot at the same time.
+    pub(super) slots: usize,
     /// Of the whole key on the device.
     pub(super) key_bytes: u64,
     pub(super) list_bytes: u64,
@@ -363,18 +379,33 @@ impl Needs<'_> {
             cutting,
             c_source,
             is_key_resident,
+            piece_log_max,
             key_bytes,
             list_bytes,
+            ..
         } = *self;
         let whole = Workspace::of(sizes, &counts, &cutting, c_source);
         let asked = whole.total() + list_bytes + key_bytes;
-        let pieces = PIECE_LOGS.rev().map(move |log| {
-            let workspace = Workspace::in_pieces(sizes, &counts, &cutting, c_source, log);
-            let asked = workspace.total() + list_bytes;
-            (Way::InPieces(log), workspace, asked)
-        });
+        let pieces = (PIECE_LOG_MIN.min(piece_log_max)..=piece_log_max)
+            .rev()
+            .map(move |log| {
+                let workspace = Workspace::in_pieces(sizes, &counts, &cutting, c_source, log);
+                let asked = workspace.total() + list_bytes;
+                (Way::InPieces(log), workspace, asked)
+            });
         let whole = is_key_resident.then_some((Way::Whole, whole, asked));
         whole.into_iter().chain(pieces)
+    }
+
+    /// Those for which there is room, the best first: where a key comes in pieces, the
+    /// largest that leave room for every slot, and after these what leaves some without.
+    pub(super) fn ways_within(&self, room: u64) -> Vec<(Way, Workspace, u64)> {
+        let mut ways: Vec<_> = self.ways().filter(|&(.., asked)| asked <= room).collect();
+        ways.sort_by_key(|(way, workspace, asked)| {
+            let others = workspace.slot() * (self.slots as u64 - 1);
+            matches!(way, Way::InPieces(_)) && asked + others > room
+        });
+        ways
     }
 
     /// Bytes that a proof takes at the least, with nothing else on the device.
@@ -383,16 +414,16 @@ impl Needs<'_> {
         asked.min().expect("there is a way")
     }
 
-    /// What proofs of the circuit, up to `slots` of them, take of an arena of which
+    /// What proofs of the circuit, up to all slots of them, take of an arena of which
     /// `fixed_bytes` are the backend's own: a line a consumer.
-    pub(super) fn table(&self, arena_bytes: u64, fixed_bytes: u64, slots: usize) -> String {
+    pub(super) fn table(&self, arena_bytes: u64, fixed_bytes: u64) -> String {
+        let slots = self.slots;
         let room = arena_bytes.saturating_sub(fixed_bytes);
-        let fits = self.ways().find(|&(_, _, asked)| asked <= room);
-        let Some((way, workspace, asked)) = fits else {
-            let last = self.ways().last().map_or(0, |(_, _, asked)| asked);
-            return format!("a proof takes {last} bytes at least, the device has room for {room}");
+        let Some((way, workspace, asked)) = self.ways_within(room).into_iter().next() else {
+            let least = self.least_bytes();
+            return format!("a proof takes {least} bytes at least, the device has room for {room}");
         };
-        let more = (room - asked) / (workspace.slot() + 2 * workspace.piece).max(1);
+        let more = (room - asked) / workspace.slot().max(1);
         let used = slots.min(
             usize::try_from(more)
                 .unwrap_or(usize::MAX)
@@ -402,8 +433,8 @@ impl Needs<'_> {
         match way {
             Way::Whole => lines.push(("the key".to_owned(), self.key_bytes)),
             Way::InPieces(log) => lines.push((
-                format!("2^{log} points of the key, twice, {used} of {slots} slots"),
-                used as u64 * 2 * workspace.piece,
+                format!("2^{log} points of the key, twice"),
+                2 * workspace.piece,
             )),
         }
         lines.push(("index lists".to_owned(), self.list_bytes));

@@ -1,6 +1,7 @@
 //! One proof on the device.
 
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bellperson::groth16::{Proof, VerifyingKey};
@@ -21,7 +22,6 @@ use super::upload::Arrivals;
 use super::watch::{show_quotient, show_uploaded};
 use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::ntt::vanishing_inverse;
-use crate::device::host::on_thread;
 use crate::device::sorted::{Sorted, SortedQueries};
 use crate::device::turn::Taken;
 use crate::device::waiter::Passed;
@@ -110,21 +110,21 @@ impl Seat {
 }
 
 /// A proof all of which is queued. Another may compute behind it.
-pub(super) struct Queued<'a> {
-    h: Summing<G1Projective>,
-    l: Summing<G1Projective>,
-    a: Summing<G1Projective>,
-    b_g1: Summing<G1Projective>,
-    b_g2: Summing<G2Projective>,
+pub(super) struct Queued {
+    h: Vec<Made>,
+    l: Vec<Made>,
+    a: Vec<Made>,
+    b_g1: Vec<Made>,
+    b_g2: Vec<Made>,
     tier: KeyTier,
     /// After the last of it.
     computed: Passed,
     /// After the last piece of the key was brought and kept, and where.
     brought: Option<Passed>,
-    keep: Option<&'a HostKey>,
+    keep: Option<Rc<HostKey>>,
 }
 
-impl Queued<'_> {
+impl Queued {
     /// Waits for it.
     pub(super) async fn computed(self, bench: &Bench<'_>) -> Result<Computed, BackendError> {
         self.computed.await.unwrap_or(Err(BackendError::Lost))?;
@@ -136,11 +136,11 @@ impl Queued<'_> {
         }
         let host = bench.host;
         Ok(Computed {
-            h: self.h.fetched(host),
-            l: self.l.fetched(host),
-            a: self.a.fetched(host),
-            b_g1: self.b_g1.fetched(host),
-            b_g2: self.b_g2.fetched(host),
+            h: fetched::<G1Projective>(&self.h, host),
+            l: fetched::<G1Projective>(&self.l, host),
+            a: fetched::<G1Projective>(&self.a, host),
+            b_g1: fetched::<G1Projective>(&self.b_g1, host),
+            b_g2: fetched::<G2Projective>(&self.b_g2, host),
             b_g2_on_host: None,
             phases: bench.clock.phases()?,
             tier: self.tier,
@@ -150,11 +150,11 @@ impl Queued<'_> {
 
 /// What is left of a proof to do on the host.
 pub(super) struct Computed {
-    h: Sum<G1Projective>,
-    l: Sum<G1Projective>,
-    a: Sum<G1Projective>,
-    b_g1: Sum<G1Projective>,
-    b_g2: Sum<G2Projective>,
+    h: Vec<Rows>,
+    l: Vec<Rows>,
+    a: Vec<Rows>,
+    b_g1: Vec<Rows>,
+    b_g2: Vec<Rows>,
     /// The sum over `b_g2`, if the host made it.
     pub(super) b_g2_on_host: Option<G2Projective>,
     pub(super) phases: Vec<Phase>,
@@ -179,11 +179,11 @@ impl Computed {
         watch: Option<&dyn Watch>,
     ) -> Proof<Bls12> {
         let mut sums = Sums {
-            h: self.h.total(),
-            l: self.l.total(),
-            a: self.a.total(),
-            b_g1: self.b_g1.total(),
-            b_g2: self.b_g2_on_host.unwrap_or_else(|| self.b_g2.total()),
+            h: total(&self.h),
+            l: total(&self.l),
+            a: total(&self.a),
+            b_g1: total(&self.b_g1),
+            b_g2: self.b_g2_on_host.unwrap_or_else(|| total(&self.b_g2)),
         };
         if let Some(watch) = watch {
             show_sums(watch, &mut sums);
@@ -195,20 +195,21 @@ impl Computed {
 /// Queues the computation of what [`upload`](super::upload::upload) brings; column a is
 /// there, the others are waited for when their turn comes. The numbers of sorted entries
 /// are waited for on the way: they decide how a sum is made.
-pub(super) async fn prove<'a>(
+pub(super) async fn prove(
     bench: &Bench<'_>,
     arrivals: &mut Arrivals,
     statement: &Statement<'_>,
-    key: &mut KeyPoints<'a>,
+    key: &mut KeyPoints<'_>,
     shape: &ResidentShape,
     on_host: OnHost<'_>,
-) -> Result<Queued<'a>, BackendError> {
+) -> Result<Queued, BackendError> {
     let device = bench.device;
     let sizes = &statement.shape.sizes;
     if let Some(watch) = bench.watch {
         arrivals.all().await?;
         show_uploaded(device, watch, bench.regions, sizes)?;
     }
+    let turn = key.transform(bench).await?;
     let begun = bench.clock.begin(device, Lane::Compute)?;
     quotient_left(bench, sizes.domain())?;
     bench.clock.end(device, begun, "ntt", 0)?;
@@ -216,6 +217,7 @@ pub(super) async fn prove<'a>(
     let begun = bench.clock.begin(device, Lane::Compute)?;
     quotient(bench, sizes.domain())?;
     bench.clock.end(device, begun, "ntt", 0)?;
+    drop(turn);
     if let Some(watch) = bench.watch {
         show_quotient(device, watch, bench.regions, sizes)?;
     }
@@ -228,14 +230,14 @@ pub(super) async fn prove<'a>(
         split: None,
         sorted: on_host.sorted,
     };
-    let h = queries.sum::<G1Projective>(Section::H).await?;
+    let h = queries.sum(Section::H).await?;
     arrivals.all().await?;
-    let l = queries.sum::<G1Projective>(Section::L).await?;
-    let a = queries.sum::<G1Projective>(Section::A).await?;
-    let b_g1 = queries.sum::<G1Projective>(Section::BG1).await?;
+    let l = queries.sum(Section::L).await?;
+    let a = queries.sum(Section::A).await?;
+    let b_g1 = queries.sum(Section::BG1).await?;
     let b_g2 = match on_host.is_b_g2 {
-        true => Summing::nothing(),
-        false => queries.sum::<G2Projective>(Section::BG2).await?,
+        true => Vec::new(),
+        false => queries.sum(Section::BG2).await?,
     };
     Ok(Queued {
         h,
@@ -262,65 +264,39 @@ struct Queries<'a, 'k, 'h> {
     sorted: Option<(Arc<SortedQueries>, Taken<'h, Staging>)>,
 }
 
-/// A sum: what is added up, and the rows that are not.
-struct Sum<P> {
-    done: P,
-    rows: Rows,
+/// The rows of a sum's pieces, when the lane has been waited for.
+fn fetched<P: RowPoint>(made: &[Made], host: &HostWords) -> Vec<Rows> {
+    made.iter().map(|made| made.rows::<P>(host)).collect()
 }
 
-impl<P: RowPoint> Sum<P> {
-    fn total(&self) -> P {
-        self.done + self.rows.total::<P>()
-    }
-}
-
-/// A sum under way: what is added up, and what still lies on the device.
-struct Summing<P> {
-    done: P,
-    made: Made,
-}
-
-impl<P: RowPoint> Summing<P> {
-    fn nothing() -> Self {
-        Self {
-            done: P::identity(),
-            made: Made::default(),
-        }
-    }
-
-    fn fetched(&self, host: &HostWords) -> Sum<P> {
-        Sum {
-            done: self.done,
-            rows: self.made.rows::<P>(host),
-        }
-    }
+/// Adds them up.
+fn total<P: RowPoint>(rows: &[Rows]) -> P {
+    rows.iter().map(Rows::total::<P>).sum()
 }
 
 impl Queries<'_, '_, '_> {
-    /// Queues the sum of a query. Of several pieces all but the last are waited for,
-    /// since the next one's rows take the place of theirs; meanwhile the next one comes.
-    async fn sum<P: RowPoint>(&mut self, section: Section) -> Result<Summing<P>, BackendError> {
+    /// Queues the sum of a query, piece by piece. Each leaves its rows at a place of its
+    /// own, so that none is waited for.
+    async fn sum(&mut self, section: Section) -> Result<Vec<Made>, BackendError> {
         let (bench, device) = (self.bench, self.bench.device);
         let count = self.counts.of_section(section);
         let at = QUERIES.iter().position(|&query| query == section);
         let at = at.expect("a query") as u64;
-        let share = bench.regions.rows.bytes() / QUERIES.len() as u64;
-        let rows = bench.regions.rows.part(at * share, share);
-        let host_at = COUNTER_WORDS + (at * share) as usize / 8;
-        let mut sum = Summing::<P>::nothing();
+        let pieces = self.key.pieces(&self.counts) as u64;
+        let share = bench.regions.rows.bytes() / QUERIES.len() as u64 / pieces;
         if count == 0 {
             let begun = bench.clock.begin(device, Lane::Compute)?;
             bench.clock.end(device, begun, sum_of(section), 0)?;
         }
-        for start in (0..count).step_by(self.key.piece_len(count).max(1)) {
-            let len = self.key.piece_len(count).min(count - start);
-            let points = self.key.bring(bench, section, start..start + len).await?;
-            if start != 0 {
-                device.passed(Lane::Compute).await?;
-                let rows = sum.made.rows::<P>(bench.host);
-                let total = on_thread("adding rows", move || rows.total::<P>());
-                sum.done += total.await?;
-            }
+        let piece_len = self.key.piece_len(count).max(1);
+        let mut sums = Vec::with_capacity(pieces as usize);
+        for (piece, start) in (0..count).step_by(piece_len).enumerate() {
+            let len = piece_len.min(count - start);
+            let range = start..start + len;
+            let (points, _turn) = self.key.bring(bench, section, range.clone()).await?;
+            let from = (at * pieces + piece as u64) * share;
+            let rows = bench.regions.rows.part(from, share);
+            let host_at = COUNTER_WORDS + from as usize / 8;
             let query = Query {
                 section,
                 count: len,
@@ -332,9 +308,8 @@ impl Queries<'_, '_, '_> {
                 rows,
                 host_at,
             };
-            let range = start..start + len;
             let assigned = self.scalars(section, start, len);
-            sum.made = match section {
+            let made = match section {
                 Section::H => {
                     let scalars = bench
                         .regions
@@ -360,15 +335,16 @@ impl Queries<'_, '_, '_> {
                         _ => Entries::Nothing,
                     };
                     let (made, found) = query.sum(bench, assigned, known).await?;
-                    if section == Section::BG1 {
+                    if section == Section::BG1 && !self.key.is_shared() {
                         self.split = Some((range, found));
                     }
                     made
                 }
             };
             self.key.used(bench)?;
+            sums.push(made);
         }
-        Ok(sum)
+        Ok(sums)
     }
 
     /// Where a piece's scalars are, or what its indices point into.

@@ -4,6 +4,7 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzk_pinned::PinnedBacking;
@@ -113,6 +114,9 @@ impl Staging {
         points: Region,
     ) -> Result<(), BackendError> {
         let content = Content::Points(Arc::clone(source), section);
+        let bytes = range.len() as u64 * point_bytes(section);
+        let brought_bytes = &device.memory().key_bytes;
+        brought_bytes.fetch_add(bytes, Ordering::Relaxed);
         let brought = self.bring(device, content, range, points).await;
         let passed = device.passed(Lane::Keys).await;
         brought.and(passed)?;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cuzk_pinned::{Fence, StagingRing};
 
-use super::device::{Device, Event, Lane, Region};
+use super::device::{Device, Lane, Region};
+use super::event::Event;
 use super::plan::SCALAR_BYTES;
 use super::prove::Bench;
 use crate::column::{Column, Columns};

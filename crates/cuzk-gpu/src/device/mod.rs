@@ -13,6 +13,7 @@ pub(crate) mod arena;
 pub(crate) mod executor;
 pub(crate) mod host;
 pub(crate) mod oneshot;
+pub(crate) mod relay;
 pub(crate) mod sorted;
 pub(crate) mod timebase;
 pub(crate) mod turn;

@@ -137,6 +137,11 @@ impl Backend for Dual {
         self.pair.second.check(sizes, key)
     }
 
+    fn preload(&self, key: &Arc<Key>) -> Result<KeyTier, BackendError> {
+        self.pair.second.preload(key)?;
+        self.pair.first.preload(key)
+    }
+
     fn submit(&self, request: ProveRequest) -> Pending {
         let (completion, pending) = pending();
         let queue = self.queue.as_ref().expect("the queue lives until the drop");

@@ -39,16 +39,21 @@ pub(crate) struct Options {
     /// Where the key is to be.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "resident")]
     tier: Vec<Tier>,
-    /// Proofs that have a place on the device at the same time; one more waits.
+    /// Proofs that have a place on the device at the same time, or twice the batch where
+    /// there is one and that is more; one more waits.
     #[arg(long, value_delimiter = ',', default_value = "2")]
     slots: Vec<usize>,
+    /// Parts that share each pass of a key that is streamed.
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    batch: Vec<usize>,
     /// Parts of each case.
     #[arg(long, default_value_t = 64)]
     parts: usize,
     /// Parts that are proved alone, before, for their time.
     #[arg(long, default_value_t = 5)]
     alone: usize,
-    /// Distinct assignments; more where that many parts are in flight.
+    /// Distinct assignments, by turns. Fewer than are waiting for their upload or on it
+    /// would make the device wait.
     #[arg(long, default_value_t = 4)]
     assignments: usize,
     /// Number of the device.
@@ -114,6 +119,7 @@ struct Setting {
     circuit: Mixed,
     tier: Tier,
     slots: usize,
+    batch: usize,
 }
 
 impl Setting {
@@ -122,10 +128,15 @@ impl Setting {
             circuit,
             tier,
             slots,
+            batch,
         } = self;
         let share = f64::from(circuit.full_per_mille) / 10.0;
+        let passes = match batch {
+            1 => String::new(),
+            batch => format!(", {batch} parts a pass"),
+        };
         format!(
-            "2^{}, {share} % full scalars, {}, {slots} slots",
+            "2^{}, {share} % full scalars, {}, {slots} slots{passes}",
             circuit.log_size,
             tier.name()
         )
@@ -134,10 +145,10 @@ impl Setting {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(options.parts > 0 && options.alone > 0, "no parts");
+    ensure!(options.assignments > 0, "no assignments");
+    ensure!(!options.batch.contains(&0), "batches of none");
     let mut record = new_record(options);
     let host = Host::open(options.backend, options.device)?;
-    let in_flight = options.slots.iter().max().context("no slots")? + 1;
-    let count = options.assignments.max(in_flight + 1);
     let mut failures = 0;
     for &log_size in &options.log_size {
         for &share in &options.full_share {
@@ -146,26 +157,20 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 log_size,
                 full_per_mille,
             };
-            let mut prepared = host.prepare(circuit, count, options.keys.as_deref())?;
-            for &tier in &options.tier {
-                for &slots in &options.slots {
-                    let setting = Setting {
-                        circuit,
-                        tier,
-                        slots,
-                    };
-                    let measured = measure(options, &host, &mut prepared, setting, &mut record);
-                    let case = measured.unwrap_or_else(|error| {
-                        failures += 1;
-                        let mut case = Case::failed(setting.case());
-                        case.more.insert("failed", format!("{error:#}").into());
-                        case
-                    });
-                    println!("{}", serde_json::to_string_pretty(&case)?);
-                    record.cases.push(case);
-                    record.write(&options.out)?;
-                    prepared.recover()?;
-                }
+            let mut prepared =
+                host.prepare(circuit, options.assignments, options.keys.as_deref())?;
+            for setting in settings(options, circuit) {
+                let measured = measure(options, &host, &mut prepared, setting, &mut record);
+                let case = measured.unwrap_or_else(|error| {
+                    failures += 1;
+                    let mut case = Case::failed(setting.case());
+                    case.more.insert("failed", format!("{error:#}").into());
+                    case
+                });
+                println!("{}", serde_json::to_string_pretty(&case)?);
+                record.cases.push(case);
+                record.write(&options.out)?;
+                prepared.recover()?;
             }
         }
     }
@@ -176,6 +181,30 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// The ways to feed one circuit.
+fn settings(options: &Options, circuit: Mixed) -> Vec<Setting> {
+    let mut settings = Vec::new();
+    for &tier in &options.tier {
+        for &slots in &options.slots {
+            // A key that stays has no passes.
+            let batches = match tier {
+                Tier::Resident => &[1][..],
+                _ => &options.batch,
+            };
+            settings.extend(batches.iter().map(|&batch| Setting {
+                circuit,
+                tier,
+                slots: match batch {
+                    1 => slots,
+                    _ => slots.max(2 * batch),
+                },
+                batch,
+            }));
+        }
+    }
+    settings
+}
+
 fn new_record(options: &Options) -> Record {
     fn list<T: ToString>(values: &[T]) -> String {
         let words: Vec<String> = values.iter().map(T::to_string).collect();
@@ -183,11 +212,13 @@ fn new_record(options: &Options) -> Record {
     }
     let tiers: Vec<&str> = options.tier.iter().map(|tier| tier.name()).collect();
     let mut command = format!(
-        "cuzk-bench replay --log-size {} --full-share {} --tier {} --slots {} --parts {}",
+        "cuzk-bench replay --log-size {} --full-share {} --tier {} --slots {} --batch {} \
+         --parts {}",
         list(&options.log_size),
         list(&options.full_share),
         tiers.join(","),
         list(&options.slots),
+        list(&options.batch),
         options.parts,
     );
     if let Some(gib) = options.device_gib {
@@ -201,9 +232,10 @@ fn new_record(options: &Options) -> Record {
          95 % of the uploads behind kernels",
         command + " --out DIR",
     );
-    record
-        .tuning
-        .insert("device.slots", list(&options.slots).replace(',', ", "));
+    let words = |values: &[usize]| list(values).replace(',', ", ");
+    let tuning = &mut record.tuning;
+    tuning.insert("device.slots", words(&options.slots));
+    tuning.insert("tuning.key_batch", words(&options.batch));
     record
 }
 
@@ -215,8 +247,15 @@ fn measure(
     setting: Setting,
     record: &mut Record,
 ) -> Result<Case> {
-    let Setting { tier, slots, .. } = setting;
-    let place = host.start(tier, slots, prepared.key_bytes(), options.device_gib)?;
+    let Setting {
+        tier, slots, batch, ..
+    } = setting;
+    let place = host.start(
+        tier,
+        [slots, batch],
+        prepared.key_bytes(),
+        options.device_gib,
+    )?;
     record.machine.gpu = place.device_name().or(record.machine.gpu.take());
     prepared.expect_alone(place.backend())?;
     let mut alone = Vec::new();
@@ -239,7 +278,7 @@ fn measure(
     if let Some(file) = &options.spans {
         write_spans(options, file, &setting, &place, &made)?;
     }
-    let figures = figures(&made, &alone)?;
+    let figures = figures(&made, &alone, batch)?;
     let place_bytes = [place.device_bytes(), prepared.pinned_bytes()];
     Ok(case(&setting, &figures, &made, allocations, place_bytes))
 }
@@ -260,11 +299,12 @@ fn case(
         ("device_bytes", device_bytes),
         ("pinned_bytes", pinned_bytes),
     ]);
+    let part_is = match setting.batch {
+        1 => "from one part's last kernel to the next one's".to_owned(),
+        n => format!("from one part's last kernel to that of the {n}th after it, over {n}"),
+    };
     case.more = BTreeMap::from([
-        (
-            "part_is",
-            "from one part's last kernel to the next one's".into(),
-        ),
+        ("part_is", part_is.into()),
         ("parts", made.len().into()),
         ("busy", share(figures.busy)),
         ("longest_gap_ms", ms(figures.longest_gap_ms)),
@@ -314,6 +354,7 @@ fn write_spans(
         options.full_share.len(),
         options.tier.len(),
         options.slots.len(),
+        options.batch.len(),
     ];
     let name = match cases.iter().product() {
         1usize => file.to_owned(),
@@ -322,10 +363,11 @@ fn write_spans(
                 circuit,
                 tier,
                 slots,
+                batch,
             } = setting;
             let stem = file.file_stem().context("a name of a file")?;
             file.with_file_name(format!(
-                "{}-{}-{}-{}-{slots}.json",
+                "{}-{}-{}-{}-{slots}-{batch}.json",
                 stem.to_string_lossy(),
                 circuit.log_size,
                 circuit.full_per_mille,

@@ -1,5 +1,6 @@
 //! Who gets which place in an arena, without a device.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bellperson::groth16::VerifyingKey;
@@ -89,6 +90,8 @@ impl Case {
             cutting: &CUTTING,
             c_source: CSource::Product,
             is_key_resident: true,
+            piece_log_max: 24,
+            slots: 2,
         })?;
         if let Some(held) = &held {
             held.lists.pretend_loaded();
@@ -156,6 +159,36 @@ fn what_does_not_fit_beside_a_proof_waits_and_nothing_idle_goes_for_it() {
     assert_eq!(holdings.free_bytes(), free);
     drop(held);
     drop(whole(second.take(&mut holdings)));
+}
+
+/// Pieces have two places, however many proofs use them; and they are as large as leaves
+/// room for every slot.
+#[test]
+fn proofs_share_the_places_of_pieces() {
+    let case = Case::of(&shape(18));
+    let bytes = case.bytes();
+    for room in [bytes - (1 << 20), bytes / 2] {
+        let mut holdings = Holdings::new(Arena::pretended(room));
+        let take = |holdings: &mut Holdings| {
+            let held = case.take(holdings).expect("pieces fit");
+            held.expect("there is room for every slot")
+        };
+        let first = take(&mut holdings);
+        let free = holdings.free_bytes();
+        let second = take(&mut holdings);
+        let slot = free - holdings.free_bytes();
+        let (Points::Pieces { places, .. }, Points::Pieces { places: others, .. }) =
+            (&first.points, &second.points)
+        else {
+            panic!("no room for the key");
+        };
+        assert!(Rc::ptr_eq(places, others));
+        assert!(slot < 128 << 18, "no places: {slot}");
+        drop((first, second));
+        // What is left is idle: the lists, the scratch, the places.
+        drop(take(&mut holdings));
+        assert_eq!(holdings.free_bytes(), free + slot);
+    }
 }
 
 #[test]

@@ -11,15 +11,15 @@ use rand_core::SeedableRng;
 use tempfile::TempDir;
 
 use super::proofs::{bytes, circuit, cpu, cuda_job, proved};
-use super::{STAGING_BYTES, backend};
+use super::{STAGING_BYTES, backend, backend_with, page_locked};
 use crate::column::CColumn;
 use crate::cpu::Job;
 use crate::cpu::h::CSource;
 use crate::cpu::tests::circuit::Assignment;
 use crate::cpu::tests::{job, meaningless_key};
 use crate::cuda::{CudaBackend, CudaJob, PointBytes};
-use crate::key::{Key, KeyChecks, PointCheck, Section};
-use crate::{BackendError, Proved};
+use crate::key::{Key, KeyChecks, KeyTier, PointCheck, Section};
+use crate::{Backend, BackendError, DeviceOptions, KeyMemory, Proved};
 
 pub(super) fn open(path: &Path) -> Arc<Key> {
     let checks = KeyChecks {
@@ -129,4 +129,72 @@ fn gpu_a_wrong_point_is_told_with_its_place_and_the_next_proof_is_right() {
             assert_eq!(bytes(&after.proof), bytes(&expected.proof));
         }
     }
+}
+
+/// A key that was preloaded is there for the first proof, wherever keys are kept.
+#[test]
+fn gpu_a_preloaded_key_is_there_for_the_first_proof() {
+    let assignment = Assignment::of(circuit(&mut ChaCha8Rng::seed_from_u64(13), 13));
+    let (directory, job) = written(&assignment);
+    let key = open(&directory.path().join(KEY_FILE));
+    let memory = || KeyMemory {
+        bytes_max: 1 << 30,
+        take: Arc::new(|lens: &[usize]| page_locked(lens)),
+    };
+    for (tier, is_key_resident, host_keys) in [
+        (KeyTier::Resident, true, None),
+        (KeyTier::Pinned, false, Some(memory())),
+        (KeyTier::File, false, None),
+    ] {
+        let change = |options: &mut DeviceOptions| options.is_key_resident = is_key_resident;
+        let Some(gpu) = backend_with(change, None, host_keys) else {
+            return;
+        };
+        // The second time there is nothing to bring.
+        for _ in 0..2 {
+            assert_eq!(gpu.preload(&key).expect("a whole key"), tier);
+        }
+        let at_start = gpu.key_bytes_brought();
+        let new = cuda_job(&assignment, &job, CSource::Product);
+        let first = proved(&gpu, with_key(new, &key));
+        assert_eq!(first.tier, Some(tier));
+        let loads = first.phases.iter().filter(|phase| phase.name == "key_load");
+        assert_eq!(loads.count(), 0, "{tier:?}");
+        let is_there = tier == KeyTier::Resident;
+        assert_eq!(gpu.key_bytes_brought() == at_start, is_there, "{tier:?}");
+        let in_memory = cuda_job(&assignment, &job, CSource::Product);
+        assert_eq!(bytes(&first.proof), bytes(&proved(&gpu, in_memory).proof));
+    }
+}
+
+/// One that is damaged says where, and leaves no place taken; several at once come one
+/// after the other.
+#[test]
+fn gpu_preloading_tells_a_wrong_point() {
+    let assignment = Assignment::of(circuit(&mut ChaCha8Rng::seed_from_u64(9), 9));
+    let (directory, job) = written(&assignment);
+    let path = directory.path().join(KEY_FILE);
+    let whole = open(&path);
+    let mut contents = fs::read(&path).expect("a key");
+    let at = whole.offset(Section::A) as usize + 5 * 96;
+    contents[at + 95] ^= 1;
+    let damaged = path.with_extension("damaged");
+    fs::write(&damaged, contents).expect("a copy");
+    let damaged = open(&damaged);
+    let Some(gpu) = backend(|_| {}) else { return };
+    let before = gpu.device_bytes();
+    let error = gpu
+        .preload(&damaged)
+        .expect_err("a damaged key")
+        .to_string();
+    assert!(error.contains("point 5 at offset"), "{error}");
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| gpu.preload(&whole).expect("a whole key"));
+        }
+    });
+    assert!(gpu.device_bytes() > before);
+    let new = cuda_job(&assignment, &job, CSource::Product);
+    let first = proved(&gpu, with_key(new, &whole));
+    assert_eq!(first.tier, Some(KeyTier::Resident));
 }

@@ -6,6 +6,7 @@ mod endurance;
 mod holdings;
 mod keys;
 mod multiples;
+mod passes;
 mod proofs;
 mod reading;
 mod sizes;

@@ -108,6 +108,8 @@ fn a_part_of_32_gib_takes_what_the_plan_says() {
         cutting: CUTTING,
         c_source: CSource::Product,
         is_key_resident: true,
+        piece_log_max: 24,
+        slots: 2,
         key_bytes: 90 << 30,
         list_bytes: ResidentShape::bytes(&counts),
     }
@@ -139,9 +141,11 @@ fn plans_name_their_consumers() {
         cutting: CUTTING,
         c_source: CSource::Product,
         is_key_resident: true,
+        piece_log_max: 24,
+        slots: 2,
         key_bytes: 96 * g1 as u64 + 192 * counts.b as u64,
         list_bytes: 4 * (counts.a + counts.b) as u64,
     };
-    let table = |gigabytes: u64| needs.table(gigabytes * 1_000_000_000, 128 << 20, 2);
+    let table = |gigabytes: u64| needs.table(gigabytes * 1_000_000_000, 128 << 20);
     insta::assert_snapshot!([139, 79, 70, 48, 12].map(table).join("\n\n"));
 }

@@ -20,8 +20,20 @@ pub(super) struct Made {
 /// A part under way.
 struct Flying {
     assignment: usize,
+    has_columns: bool,
     submitted: Instant,
     pending: Pending,
+}
+
+impl Flying {
+    /// Gives its columns back, unless it has or they were lost.
+    fn give_back(&mut self, prepared: &mut Prepared) {
+        if std::mem::take(&mut self.has_columns)
+            && let Some(columns) = self.pending.columns_read()
+        {
+            prepared.give_back(self.assignment, columns);
+        }
+    }
 }
 
 /// Proves `parts` parts, `in_flight` of them submitted at any time, and compares each proof.
@@ -39,9 +51,18 @@ pub(super) fn feed(
             made.push(land(prepared, &mut flying)?);
         }
         let assignment = prepared.next();
+        // Whoever has its columns gives them back when they are uploaded, long before its
+        // proof is there.
+        let owner = flying
+            .iter_mut()
+            .find(|part: &&mut Flying| part.assignment == assignment && part.has_columns);
+        if let Some(owner) = owner {
+            owner.give_back(prepared);
+        }
         let request = prepared.request(assignment)?;
         flying.push_back(Flying {
             assignment,
+            has_columns: true,
             submitted: Instant::now(),
             pending: backend.submit(request),
         });
@@ -63,12 +84,9 @@ pub(super) fn feed(
 /// Waits for the part that was submitted first.
 fn land(prepared: &mut Prepared, flying: &mut VecDeque<Flying>) -> Result<Made> {
     let mut first = flying.pop_front().context("a part under way")?;
-    let columns = first.pending.columns_read();
     let proved = first.pending.done();
     let replied = Instant::now();
-    if let Some(columns) = columns {
-        prepared.give_back(first.assignment, columns);
-    }
+    first.give_back(prepared);
     let proved = proved?;
     prepared.check(first.assignment, &proved)?;
     Ok(Made {

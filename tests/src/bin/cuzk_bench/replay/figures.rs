@@ -20,7 +20,7 @@ pub(super) struct Figures {
     pub(super) alone_ms: f64,
     /// Parts made in the time of one alone.
     pub(super) rate_of_alone: f64,
-    /// From each part's last kernel to the next one's.
+    /// From each part's last kernel to that of the part `batch` after it, over `batch`.
     pub(super) part_ms: Vec<f64>,
     pub(super) p95_over_median: f64,
     /// The same of the replies, which the host makes.
@@ -55,8 +55,9 @@ pub(super) fn computation_ms(phases: &[Phase]) -> Option<f64> {
     computation(phases).map(|(start, end)| ms(end - start))
 }
 
-/// The figures of parts in the order of their submission, beside parts alone.
-pub(super) fn figures(made: &[Made], alone_ms: &[f64]) -> Result<Figures> {
+/// The figures of parts, beside parts alone; `batch` of them share a pass of their key, so
+/// that they end close to each other.
+pub(super) fn figures(made: &[Made], alone_ms: &[f64], batch: usize) -> Result<Figures> {
     let all = |of: PhaseLane| -> Spans {
         let phases = made.iter().flat_map(|made| lane(&made.phases, of));
         union(phases.map(|phase| (phase.start, phase.end)).collect())
@@ -70,8 +71,8 @@ pub(super) fn figures(made: &[Made], alone_ms: &[f64]) -> Result<Figures> {
     let wall_ms = ms(last.1 - first.0);
     let ends = made.iter().map(|made| computation(&made.phases));
     let ends: Option<Vec<Instant>> = ends.map(|span| span.map(|(_, end)| end)).collect();
-    let part_ms = intervals(ends.context("a part without a kernel")?);
-    let reply_ms = intervals(made.iter().map(|made| made.replied).collect());
+    let part_ms = intervals(ends.context("a part without a kernel")?, batch);
+    let reply_ms = intervals(made.iter().map(|made| made.replied).collect(), batch);
     let alone_ms = median(alone_ms);
     let uploads = all(PhaseLane::Upload);
     let upload_ms = length_ms(&uploads);
@@ -124,12 +125,14 @@ fn both(left: &Spans, right: &Spans) -> Spans {
     both
 }
 
-/// Milliseconds between moments, in their order; of one moment, none has passed.
-fn intervals(mut moments: Vec<Instant>) -> Vec<f64> {
+/// Milliseconds from each moment to the one `apart` after it, over `apart`; of too few
+/// moments, none has passed.
+fn intervals(mut moments: Vec<Instant>, apart: usize) -> Vec<f64> {
     moments.sort_unstable();
-    let intervals: Vec<f64> = moments
-        .windows(2)
-        .map(|pair| ms(pair[1] - pair[0]))
+    let later = moments.iter().skip(apart);
+    let pairs = moments.iter().zip(later);
+    let intervals: Vec<f64> = pairs
+        .map(|(earlier, later)| ms(*later - *earlier) / apart as f64)
         .collect();
     match intervals.is_empty() {
         true => vec![0.0],
@@ -197,7 +200,7 @@ mod tests {
                 &[("upload", Upload, 60, 70), ("ntt", Compute, 98, 110)],
             ),
         ];
-        let figures = figures(&made, &[30.0, 40.0, 50.0]).expect("kernels");
+        let figures = figures(&made, &[30.0, 40.0, 50.0], 1).expect("kernels");
         assert_eq!(figures.wall_ms, 100.0);
         assert_eq!(figures.busy, 0.9);
         assert_eq!(figures.longest_gap_ms, 8.0);
@@ -213,6 +216,16 @@ mod tests {
             (10_000_000, 40_000_000)
         );
         assert_eq!(computation_ms(&made[1].phases), Some(40.0));
+    }
+
+    #[test]
+    fn parts_of_one_pass_share_its_time() {
+        let begin = Instant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        let ends = vec![at(100), at(101), at(200), at(203)];
+        assert_eq!(intervals(ends.clone(), 2), [50.0, 51.0]);
+        assert_eq!(intervals(ends.clone(), 1), [1.0, 99.0, 3.0]);
+        assert_eq!(intervals(ends, 4), [0.0]);
     }
 
     #[test]

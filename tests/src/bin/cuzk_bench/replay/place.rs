@@ -102,7 +102,7 @@ impl Host {
         let directory = keys.or(temporary.as_ref().map(|made| made.path()));
         let directory = directory.expect("one of the two");
         // One slot: nothing is proved here.
-        let place = self.start(Tier::Resident, 1, 0, None)?;
+        let place = self.start(Tier::Resident, [1; 2], 0, None)?;
         let params = bed::key_in(directory, circuit, place.multiplier())?;
         let key = bed::open_key(&params)?;
         let begin = Instant::now();
@@ -113,17 +113,18 @@ impl Host {
         Ok(prepared)
     }
 
-    /// Starts what proves with keys in a tier. Nothing that started before may be left.
+    /// Starts what proves with keys in a tier, in so many slots and so many in a pass of a
+    /// key. Nothing that started before may be left.
     pub(super) fn start(
         &self,
         tier: Tier,
-        slots: usize,
+        [slots, batch]: [usize; 2],
         key_bytes: u64,
         device_gib: Option<u64>,
     ) -> Result<Place> {
         let kind = match self.on {
             On::Cpu => {
-                let _ = (tier, slots, key_bytes, device_gib);
+                let _ = (tier, slots, batch, key_bytes, device_gib);
                 Kind::Cpu(CpuBackend::new(CpuOptions::new(threads(), CPU_QUEUE_MAX))?)
             }
             #[cfg(feature = "cuda")]
@@ -133,6 +134,7 @@ impl Host {
                     options.memory_bytes_max = device_gib.map(|gib| gib << 30);
                     options.queue_len_max = slots + 1;
                     options.slots = slots;
+                    options.key_batch = batch;
                     options.is_key_resident = tier == Tier::Resident;
                 };
                 Kind::Cuda(bed::start(self.device, &self.pool, host_keys, adjust)?)
