@@ -3,6 +3,7 @@
 
 mod backends;
 mod devices;
+mod dispatch;
 mod gate;
 mod keygen;
 mod keystore;
