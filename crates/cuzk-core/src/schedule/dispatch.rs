@@ -149,7 +149,9 @@ impl Scheduler {
         let Some(device) = self.devices.choose(rates, part.avoids) else {
             return;
         };
+        let class = job.class;
         self.devices.take(device);
+        self.note_overtaken(id.job, class);
         self.enter(id, Stage::Proving);
         if let Some(part) = self.part(id) {
             part.device = Some(device);
@@ -229,11 +231,13 @@ impl Scheduler {
             && of(Counted::Between) < aim.between_max()
     }
 
-    /// A part of `by` starts: jobs that came before it and go on waiting are overtaken.
+    /// A part of `by` starts, or is given a slot: jobs that came before it and go on waiting
+    /// are overtaken.
     fn note_overtaken(&mut self, by: JobId, class: Priority) {
         let now = self.now;
+        let starts_alone = mutated!(self, ForgetsWaitsForSlots);
         for (_, job) in self.jobs.range_mut(..by) {
-            if job.class < class && job.waits() {
+            if job.class < class && job.waits(starts_alone) {
                 job.overtaken.get_or_insert(now);
             }
         }

@@ -126,9 +126,15 @@ impl Job {
         self.stage == JobStage::Running && parts.all(|part| part.stage == Stage::Verified)
     }
 
-    pub(super) fn waits(&self) -> bool {
-        let mut parts = self.parts.iter();
-        self.stage == JobStage::Running && parts.any(|part| part.stage == Stage::Waiting)
+    /// Whether a part of it waits for something that others may be given first: a start,
+    /// memory, a slot.
+    pub(super) fn waits(&self, mutated_to_starts_alone: bool) -> bool {
+        let waits = |part: &Part| match part.stage {
+            Stage::Waiting => true,
+            Stage::Reserving | Stage::Synthesised => !mutated_to_starts_alone,
+            _ => false,
+        };
+        self.stage == JobStage::Running && self.parts.iter().any(waits)
     }
 
     /// How errors call its stage as a whole.

@@ -285,6 +285,7 @@ impl Model {
                 self.check(may, "is proved where it may not be", &(part, device, able));
                 let first = self.first_for_a_slot();
                 self.check(first == Some(part), "is before its turn", &(part, first));
+                self.note_overtaken(part);
                 self.put(part, In(Prove));
                 self.job(part.job).parts[part.index].device = Some(device);
             }
@@ -401,7 +402,9 @@ impl Model {
         let class = self.jobs[&by.job].class;
         let now = self.now;
         for (&id, job) in &mut self.jobs {
-            let waits = job.parts.iter().any(|part| part.place == Place::Waits);
+            let mut parts = job.parts.iter();
+            let waits = parts
+                .any(|part| matches!(part.place, Place::Waits | In(Reserve) | After(Synthesise)));
             if id == by.job {
                 job.overtaken = None;
             } else if id < by.job && job.class < class && job.life == Life::Proves && waits {

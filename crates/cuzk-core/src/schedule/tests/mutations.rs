@@ -77,6 +77,8 @@ mutations! {
     KeepsHungDevices,
     /// An overtaken job never moves up.
     NeverRaises,
+    /// Parts that wait for memory or a slot are never overtaken.
+    ForgetsWaitsForSlots,
     /// An overtaken job moves up to the highest priority.
     RaisesToTheHighest,
 }

@@ -75,7 +75,7 @@ fn proofs_of(world: &World, job: u64) -> Vec<Proof> {
 
 /// All scenarios, for faults to be caught in.
 pub(super) fn all(mutation: Option<Mutation>) -> impl Iterator<Item = impl FnOnce()> {
-    let scenarios: [fn(Option<Mutation>); 10] = [
+    let scenarios: [fn(Option<Mutation>); 11] = [
         equal_jobs_finish_one_after_the_other,
         an_urgent_part_has_the_next_slot,
         an_urgent_part_has_the_memory_that_comes_back_next,
@@ -86,6 +86,7 @@ pub(super) fn all(mutation: Option<Mutation>) -> impl Iterator<Item = impl FnOnc
         a_lost_device_costs_the_time_of_its_parts,
         a_hung_device_costs_the_time_until_it_is_given_up,
         an_overtaken_job_moves_up,
+        an_overtaken_part_moves_up,
     ];
     scenarios
         .into_iter()
@@ -304,6 +305,32 @@ fn an_overtaken_job_moves_up(mutation: Option<Mutation>) {
     assert!(end <= 20.0 + 2.0 * 40.0 + 12.0 * PROOF, "ended at {end}");
 }
 
+/// The same for a part that has started, and then sees every slot go to another.
+fn an_overtaken_part_moves_up(mutation: Option<Mutation>) {
+    let arrivals = || {
+        let high = |index| Arrival {
+            at: f64::from(index) * PROOF * 0.9,
+            ..Arrival::new(Priority::High, 1, 0)
+        };
+        let mut arrivals: Vec<Arrival> = (0..200).map(high).collect();
+        let low = Arrival {
+            at: 1.0,
+            ..Arrival::new(Priority::Low, 1, 0)
+        };
+        arrivals.insert(1, low);
+        arrivals
+    };
+    let end = |overtaken_max: Option<u64>, mutation| {
+        let mut spec = with_devices(spec(0.5), &[1.0], 1);
+        spec.limits.overtaken_max = overtaken_max.map(Duration::from_secs);
+        let world = run(spec, arrivals(), mutation);
+        world.completed[&JobId(2)]
+    };
+    assert!(end(None, None) > 300.0, "it starves without the limit");
+    let end = end(Some(40), mutation);
+    assert!(end <= 1.0 + 2.0 * 40.0 + 6.0 * PROOF, "ended at {end}");
+}
+
 macro_rules! tests {
     ($($name:ident => $scenario:ident,)+) => {
         $(#[test]
@@ -324,4 +351,5 @@ tests! {
     lost => a_lost_device_costs_the_time_of_its_parts,
     hung => a_hung_device_costs_the_time_until_it_is_given_up,
     overtaken => an_overtaken_job_moves_up,
+    overtaken_part => an_overtaken_part_moves_up,
 }
