@@ -242,7 +242,7 @@ impl Dispatcher {
                     PartData::Rejected(_) => Event::Rejected(part),
                     PartData::Verified(_) => Event::Verified(part),
                 };
-                attempt.data = Some(data);
+                entry.keep(part.index, data);
                 vec![event]
             }
             Err(failure) => {

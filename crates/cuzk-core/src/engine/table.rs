@@ -85,11 +85,22 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The job ends with `error`, if it does not end already, and no part of it waits
-    /// for memory any longer.
+    /// The job ends with `error`, if it does not end already: no part of it waits for
+    /// memory any longer, and what no stage works on is given back.
     pub(super) fn end(&mut self, error: ProveError) {
         self.error.get_or_insert(error);
         self.job.cancel.cancel();
+        for part in &mut self.parts {
+            part.data = None;
+        }
+    }
+
+    /// Keeps what a stage left of a part for the next one, if there is to be one.
+    pub(super) fn keep(&mut self, part: usize, data: PartData) {
+        self.parts[part].data = match self.error {
+            None => Some(data),
+            Some(_) => None,
+        };
     }
 
     /// Keeps why a part failed.

@@ -19,7 +19,7 @@ enum Counted {
     Explaining,
 }
 
-/// Parts in each stage, those of ending jobs among them.
+/// Parts in each stage, among them those of ending jobs that a stage works on.
 #[derive(Default)]
 struct Load([[usize; Priority::CLASSES]; 6]);
 
@@ -119,8 +119,12 @@ impl Scheduler {
         let mut load = Load::default();
         for job in self.jobs.values() {
             let is_shared = self.is_shared(job.circuit);
+            // What ends has given back what no stage of it works on.
+            let is_ending = job.stage == JobStage::Ending && !mutated!(self, CountsWhatEnds);
             for part in &job.parts {
-                load.add(job.class, part.stage, is_shared);
+                if !is_ending || part.stage.runs() {
+                    load.add(job.class, part.stage, is_shared);
+                }
             }
         }
         load

@@ -77,6 +77,8 @@ mutations! {
     KeepsHungDevices,
     /// An overtaken job never moves up.
     NeverRaises,
+    /// Parts of ending jobs count while anything of the job runs.
+    CountsWhatEnds,
     /// Parts that wait for memory or a slot are never overtaken.
     ForgetsWaitsForSlots,
     /// An overtaken job moves up to the highest priority.

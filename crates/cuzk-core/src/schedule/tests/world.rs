@@ -256,6 +256,7 @@ impl World {
         for (id, job) in &self.model.jobs {
             if job.life == Life::Ends {
                 self.cancels[id].cancel();
+                self.held.retain(|part, _| part.job != *id);
             }
         }
         self.check_aims();

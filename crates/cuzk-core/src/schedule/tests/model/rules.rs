@@ -94,13 +94,14 @@ impl Model {
         }
     }
 
-    /// Parts of the job's own or a higher class, also in jobs that end.
+    /// Parts of the job's own or a higher class; of jobs that end those in a stage.
     fn count(&self, id: PartId, counts: impl Fn(Circuit, Place) -> bool) -> usize {
         let class = self.jobs[&id.job].class;
         let above = self.jobs.values().filter(|job| job.class >= class);
         above
-            .flat_map(|job| job.parts.iter().map(|part| (job.circuit, part.place)))
-            .filter(|&(circuit, place)| counts(circuit, place))
+            .flat_map(|job| job.parts.iter().map(move |part| (job, part.place)))
+            .filter(|(job, place)| job.life != Life::Ends || matches!(place, In(_)))
+            .filter(|&(job, place)| counts(job.circuit, place))
             .count()
     }
 
