@@ -72,3 +72,32 @@ fn a_given_number_of_parts_in_flight_is_kept() {
         handle.wait().expect("a good job");
     }
 }
+
+/// A job that is given up keeps what the device has of it, and nothing else.
+#[test]
+fn an_ending_job_gives_back_what_nobody_works_on() {
+    let mut house = House::new(&[20]);
+    house.config.threads = 1;
+    house.config.tuning.dispatch = Dispatch::Burst;
+    let (backend, permit) = Faulty::held();
+    let engine = house.engine_on(PLENTY, backend.clone());
+    let used = || {
+        let usage = engine.budget().usage();
+        usage.used_bytes - usage.idle_bytes
+    };
+    let given_up = engine.submit(Arc::new(SquaresJob::new(20, 2, PARTS)), seeded());
+    let given_up = given_up.expect("there is a place");
+    until(|| synthesised(&engine) == PARTS && backend.seen() == 1);
+    let of_all = used();
+    given_up.cancel();
+    until(|| used() <= of_all / PARTS as u64);
+    // Another may start beside it.
+    let other = engine.submit(Arc::new(SquaresJob::new(20, 2, 1)), seeded());
+    let other = other.expect("there is a place");
+    until(|| synthesised(&engine) == PARTS + 1);
+    for _ in 0..2 {
+        permit.send(()).expect("the backend waits");
+    }
+    other.wait().expect("a good job");
+    assert!(given_up.wait().is_err());
+}
