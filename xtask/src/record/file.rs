@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::FOLDER;
@@ -12,7 +12,7 @@ use crate::tidy::SourceFile;
 const ROUNDING: f64 = 0.002;
 
 /// A measurement with its context.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Record {
     pub(crate) name: String,
@@ -25,47 +25,54 @@ pub(crate) struct Record {
     #[serde(default)]
     pub(crate) tuning: BTreeMap<String, Value>,
     /// Why there is less than the name promises, where there is.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
     pub(crate) cases: Vec<Case>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,
     pub(crate) cores: u64,
     pub(crate) ram_gib: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) gpu: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) driver: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) toolkit: Option<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) archs: Vec<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Case {
     pub(crate) case: String,
     pub(crate) verified: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ours: Option<Series>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) peer: Option<Peer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<Spread>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) phases_ms: BTreeMap<String, f64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) peak: BTreeMap<String, u64>,
     /// What only some measurements have: a verdict, bytes over the bus, parts.
     #[serde(flatten)]
     pub(crate) more: BTreeMap<String, Value>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Series {
     #[serde(flatten)]
     pub(crate) spread: Spread,
@@ -73,7 +80,7 @@ pub(crate) struct Series {
     pub(crate) samples: Vec<f64>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Peer {
     pub(crate) name: String,
     #[serde(flatten)]

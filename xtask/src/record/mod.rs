@@ -4,9 +4,12 @@
 //! refuses one that does not hold together.
 
 mod file;
+mod join;
 mod table;
 #[cfg(test)]
 mod tests;
+
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 
@@ -33,6 +36,16 @@ enum Action {
         #[arg(value_name = "MACHINE/NAME")]
         record: Option<String>,
     },
+    /// Join records of one measurement that was made in several runs of one program on one
+    /// machine: all cases, and the command of each run.
+    Join {
+        /// Files, in the order of their cases.
+        #[arg(required = true, num_args = 2.., value_name = "FILE")]
+        records: Vec<PathBuf>,
+        /// Folder of the joined record; one that is there is replaced.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
 }
 
 /// Does what was asked; whether every record that was read is well.
@@ -43,6 +56,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Resul
     match &arguments.command {
         Action::Show { record: None } => list(workspace),
         Action::Show { record: Some(name) } => show(workspace, name),
+        Action::Join { records, out } => join::run(records, out),
     }
 }
 

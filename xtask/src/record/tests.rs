@@ -2,7 +2,7 @@
 
 use super::*;
 
-const WELL: &str = r#"{
+pub(super) const WELL: &str = r#"{
   "name": "peer-prove",
   "claim": "ours is faster",
   "commit": "0123456789abcdef",
