@@ -415,6 +415,28 @@ fn only_parts_made_in_segments_raise_doubts() {
     assert!(told.eq(want), "{replies:?}");
 }
 
+/// Nor is a doubt lost because the rows are gone when the proof is checked.
+#[test]
+fn stored_rows_are_doubted_after_they_were_reclaimed() {
+    let mut house = house(&[REGULAR]);
+    house.config.tuning.synthesis = Synthesis::Segments;
+    let (backend, permit) = Faulty::held_corrupting(1);
+    let engine = house.engine_with(PLENTY, backend.clone(), HintStore::in_memory());
+    let spoiled = submit(&engine, &Hooked::new());
+    until(|| backend.seen() == 1);
+    let usage = engine.budget().usage();
+    let rest = engine.budget().limit_bytes() - usage.used_bytes + usage.idle_bytes;
+    let other = engine.budget().try_reserve(Consumer("other"), rest);
+    assert_eq!(held(&engine, "templates"), 0, "they made room");
+    drop(other.expect("the rest of the limit"));
+    drop(permit);
+    let reply = spoiled.wait().expect("made again");
+    let told = (reply.retries(), reply.synthesis());
+    assert_eq!(told, (1, "whole-doubted".into()));
+    let next = prove(&engine, &chains(None, 1)).expect("a good job");
+    assert_eq!((surveys(&next), next.synthesis()), (1, "segments".into()));
+}
+
 #[test]
 fn a_panic_in_any_block_ends_its_job_alone() {
     let mut house: House = house(&[REGULAR]);
