@@ -270,6 +270,19 @@ fn a_survey_that_fails_keeps_no_other_circuit_cold() {
 }
 
 #[test]
+fn a_survey_that_panics_is_told_and_warms_the_rest() {
+    let mut house = house(&[REGULAR]);
+    let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
+    let bad: Hook = Arc::new(|_| panic!("a fault of the test"));
+    let plan = engine.warm(&[&HookedSpec(bad)]).expect("there is room");
+    assert!(plan.planned_bytes() > 0 && !plan.to_string().contains("templates"));
+    assert_eq!(held(&engine, "templates"), 0);
+    // The first part surveys it.
+    let reply = prove(&engine, &chains(None, 1)).expect("a good job");
+    assert_eq!((surveys(&reply), reply.synthesis()), (1, "segments".into()));
+}
+
+#[test]
 fn two_jobs_survey_no_circuit_at_the_same_time() {
     let mut house = house(&[REGULAR]);
     let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
