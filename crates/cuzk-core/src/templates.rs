@@ -220,12 +220,13 @@ pub(crate) struct Surveying<'a> {
 
 impl Surveying<'_> {
     /// Memory for a survey, if there is room now: a part that holds its columns waits for
-    /// nothing. Others wait for what it holds, so that it comes before them.
+    /// nothing. It could do without, so that it takes no memory from parts of the highest
+    /// priority.
     pub(crate) fn memory(&self, part: Option<&mut Reservation>, bytes: u64) -> Option<Reservation> {
         let Some(part) = part else {
             return self.templates.budget.try_reserve(TEMPLATES, bytes).ok();
         };
-        part.grow(bytes).ok()?;
+        part.grow_below_highest(bytes).ok()?;
         let mut memory = part.split(bytes).expect("it grew by as much");
         memory.reassign(TEMPLATES);
         Some(memory)

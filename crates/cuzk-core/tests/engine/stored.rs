@@ -5,14 +5,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bellpepper_core::{ConstraintSystem, SynthesisError};
 use bellperson::groth16::{PreparedVerifyingKey, Proof};
 use blstrs::{Bls12, Scalar};
-use cuzk_budget::Consumer;
+use cuzk_budget::{Consumer, LimitRule};
 use cuzk_core::config::{KeyTier, Sizing, Synthesis};
+use cuzk_core::schedule::Priority;
 use cuzk_core::{
-    CircuitId, CircuitSpec, Engine, JobHandle, Part, ProofReply, ProveError, Workload,
+    CircuitId, CircuitSpec, Engine, JobHandle, JobOptions, Part, ProofReply, ProveError, Workload,
     WorkloadError,
 };
 use cuzk_synth::{Cut, HintStore, Pass};
@@ -240,6 +242,37 @@ fn stored_rows_give_way_to_the_columns_of_one_part() {
     }
     let error = house.engine(part_bytes - 1).warm(&[&REGULAR]);
     assert!(error.is_err(), "not even one part fits");
+}
+
+/// A survey takes nothing of what is kept: its part is made whole, and the urgent one has
+/// memory meanwhile.
+#[test]
+fn a_survey_does_not_delay_an_urgent_part() {
+    let mut house = house(&[REGULAR]);
+    let plenty = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
+    let part_bytes = plenty.check(&REGULAR).expect("it fits");
+    drop(plenty);
+    house.config.critical_reserve = LimitRule::Bytes(part_bytes);
+    let engine = house.engine(2 * part_bytes);
+    let (hook, is_reached, let_go) = stop();
+    let first = Hooked {
+        blank: Arc::clone(&hook),
+        whole: hook,
+        ..Hooked::new()
+    };
+    let first = submit(&engine, &first);
+    is_reached.recv().expect("it surveys, or is made whole");
+    let options = JobOptions {
+        priority: Priority::Critical,
+        ..seeded()
+    };
+    let urgent = engine.submit(Arc::new(Hooked::new()), options);
+    let urgent = urgent.expect("there is a place");
+    let reply = urgent.wait_for(Duration::from_secs(60));
+    reply.expect("it is not delayed").expect("a good job");
+    drop(let_go);
+    let reply = first.wait().expect("a good job");
+    assert_eq!(reply.synthesis(), "whole-no-memory");
 }
 
 /// A circuit that is not its key's is told by its first part, and keeps no other cold.
