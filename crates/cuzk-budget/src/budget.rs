@@ -328,14 +328,6 @@ impl Budget {
         self.shared.idle_within(self.ledger).bytes()
     }
 
-    pub(crate) fn reserve_as_holder(
-        &self,
-        consumer: Consumer,
-        bytes: u64,
-    ) -> Result<Reservation, BudgetError> {
-        self.take_or_reclaim(Standing::Holder, consumer, bytes)
-    }
-
     pub(crate) fn rename(&self, from: Consumer, to: Consumer, bytes: u64) {
         lock(&self.shared.state).rename(self.ledger, from, to, bytes);
     }
@@ -354,7 +346,7 @@ impl Budget {
         }
     }
 
-    fn take_or_reclaim(
+    pub(crate) fn take_or_reclaim(
         &self,
         standing: Standing,
         consumer: Consumer,

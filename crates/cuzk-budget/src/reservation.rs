@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::budget::Budget;
 use crate::error::{BudgetError, MergeError};
+use crate::state::{Key, Standing};
 use crate::usage::Consumer;
 
 /// Bytes of one ledger, held until this value is dropped.
@@ -84,7 +85,22 @@ impl Reservation {
     /// # Errors
     /// As [`Budget::try_reserve`]; it holds what it held then.
     pub fn grow(&mut self, bytes: u64) -> Result<(), BudgetError> {
-        let more = self.budget.reserve_as_holder(self.consumer, bytes)?;
+        self.grow_at(Standing::Holder, bytes)
+    }
+
+    /// As [`grow`](Self::grow), for what the holder can do without: it takes no kept
+    /// bytes, and comes after waiting requests of the highest priority.
+    ///
+    /// # Errors
+    /// As [`Budget::try_reserve`]; it holds what it held then.
+    pub fn grow_below_highest(&mut self, bytes: u64) -> Result<(), BudgetError> {
+        self.grow_at(Standing::At(Key::below_highest()), bytes)
+    }
+
+    fn grow_at(&mut self, standing: Standing, bytes: u64) -> Result<(), BudgetError> {
+        let more = self
+            .budget
+            .take_or_reclaim(standing, self.consumer, bytes)?;
         self.merge(more).expect("the same ledger granted both");
         Ok(())
     }

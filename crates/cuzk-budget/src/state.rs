@@ -58,6 +58,15 @@ impl Key {
             arrival: u64::MAX,
         }
     }
+
+    /// Before everybody but those of the highest priority.
+    pub(crate) fn below_highest() -> Self {
+        Self {
+            urgency: Reverse(Priority(Priority::HIGHEST.0 - 1)),
+            // The first to wait arrives at 1.
+            arrival: 0,
+        }
+    }
 }
 
 /// Before whom a request comes.

@@ -68,6 +68,9 @@ enum Known {
     /// A part is surveying it.
     Surveyed,
     Cut(Arc<CutCircuit>),
+    /// It was cut, and gave its memory back: parts that were made with it may still be
+    /// in flight.
+    Reclaimed,
     /// It does not repeat.
     Differs,
     /// The next part is synthesised whole.
@@ -109,7 +112,7 @@ impl Templates {
                 Found::Whole(Obstacle::Doubted)
             }
             Some(Known::Distrusted) => Found::Whole(Obstacle::Doubted),
-            None => {
+            Some(Known::Reclaimed) | None => {
                 known.insert(circuit.clone(), Known::Surveyed);
                 Found::Unknown(Surveying {
                     templates: self,
@@ -137,12 +140,14 @@ impl Templates {
         drop(before);
     }
 
-    /// Gives up the template of a circuit, if there is one: until it is surveyed anew, or
-    /// for good. How often it was doubted.
+    /// Gives up the template of a circuit, if there is one or was until it was reclaimed:
+    /// until it is surveyed anew, or for good. How often it was doubted. A template that
+    /// several parts doubt is doubted once.
     pub(crate) fn doubt(&self, circuit: &CircuitId) -> Option<u32> {
         lock(&self.seen).remove(circuit);
         let mut known = self.known();
-        if !matches!(known.get(circuit), Some(Known::Cut(_))) {
+        let was_cut = |known: &Known| matches!(known, Known::Cut(_) | Known::Reclaimed);
+        if !known.get(circuit).is_some_and(was_cut) {
             return None;
         }
         let mut doubts = lock(&self.doubts);
@@ -197,7 +202,7 @@ impl Reclaim for Templates {
                 break;
             }
             freed += bytes;
-            dropped.extend(known.remove(&circuit));
+            dropped.extend(known.insert(circuit, Known::Reclaimed));
         }
         // Their reservations are given back without the lock.
         drop(known);
@@ -215,12 +220,13 @@ pub(crate) struct Surveying<'a> {
 
 impl Surveying<'_> {
     /// Memory for a survey, if there is room now: a part that holds its columns waits for
-    /// nothing. Others wait for what it holds, so that it comes before them.
+    /// nothing. It could do without, so that it takes no memory from parts of the highest
+    /// priority.
     pub(crate) fn memory(&self, part: Option<&mut Reservation>, bytes: u64) -> Option<Reservation> {
         let Some(part) = part else {
             return self.templates.budget.try_reserve(TEMPLATES, bytes).ok();
         };
-        part.grow(bytes).ok()?;
+        part.grow_below_highest(bytes).ok()?;
         let mut memory = part.split(bytes).expect("it grew by as much");
         memory.reassign(TEMPLATES);
         Some(memory)

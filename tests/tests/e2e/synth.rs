@@ -64,13 +64,13 @@ fn segments_are_recorded_beside_the_whole_and_bellpersons() {
 #[test]
 fn all_rows_of_a_part_are_checked_in_segments() {
     // Two of them have the trees of sectors of 32 and 64 GiB.
-    for (circuit, constraints) in [
-        ("wpost-2k", 21_889),
-        ("winning-2k", 90_883),
-        ("winning-32g", 370_723),
-        ("winning-64g", 391_447),
-        // Several partitions, so that challenges have bits of the partition.
-        ("snap-8m", 10_007_508),
+    for (circuit, constraints, part) in [
+        ("wpost-2k", 21_889, 0),
+        ("winning-2k", 90_883, 0),
+        ("winning-32g", 370_723, 0),
+        ("winning-64g", 391_447, 0),
+        // The last of four partitions: its challenges have the partition's bits set.
+        ("snap-8m", 10_007_508, 3),
     ] {
         let name = format!("synth-check-{circuit}");
         let cases = cases(&["--check", circuit, "--threads", "2"], &name);
@@ -78,6 +78,7 @@ fn all_rows_of_a_part_are_checked_in_segments() {
             panic!("one case: {cases:?}");
         };
         assert_eq!(case["constraints"], constraints);
+        assert_eq!(case["part"], part);
         assert_eq!(case["verified"], true);
         assert!(case["core_s"].as_f64() >= Some(0.0), "{case}");
     }

@@ -351,3 +351,24 @@ fn kept_bytes_are_for_the_highest_priority_alone() {
     budget.keep_for_highest(0);
     drop(budget.reserve(COLUMNS, 10, &at(0)).unwrap());
 }
+
+#[test]
+fn what_a_holder_can_do_without_comes_after_the_highest_priority() {
+    let budget = Budget::new(10);
+    budget.keep_for_highest(3);
+    let mut held = budget.reserve(KEYS, 5, &at(0)).unwrap();
+    // It passes others that wait, and takes nothing that is kept.
+    let mut low = waiting(&budget, 7, at(254));
+    assert!(poll(&mut low, Waker::noop()).is_pending());
+    assert!(held.grow_below_highest(3).unwrap_err().is_shortage());
+    held.grow_below_highest(1).unwrap();
+    // One of the highest priority waits for all of it, free bytes and kept ones.
+    let mut urgent = waiting(&budget, 5, Wait::with_priority(Priority::HIGHEST));
+    assert!(poll(&mut urgent, Waker::noop()).is_pending());
+    let error = held.grow_below_highest(1).unwrap_err();
+    assert_eq!(error.shortage().unwrap().waiters_ahead, 1);
+    assert_eq!((held.bytes(), used_bytes(&budget)), (6, 6));
+    held.shrink(1).unwrap();
+    assert!(poll(&mut urgent, Waker::noop()).is_ready());
+    assert_eq!(budget.usage().waiters, 1);
+}

@@ -64,7 +64,8 @@ impl<T, M: FnOnce(Result<T, Failure>) -> Message> Drop for StageEnd<T, M> {
     }
 }
 
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+/// What a panic says.
+pub(super) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("a value that is no text")

@@ -2,6 +2,7 @@
 //! first job, so that no job does.
 
 use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use cuzk_budget::{BudgetError, Consumer, Factor, Plan};
@@ -9,6 +10,7 @@ use cuzk_gpu::{ColumnLayout, Key};
 
 use super::Engine;
 use super::kept::Kept;
+use super::thread::panic_message;
 use crate::CircuitSpec;
 use crate::error::ProveError;
 use crate::schedule::Priority;
@@ -103,12 +105,19 @@ impl Engine {
         Ok(plan)
     }
 
-    /// The stored rows of circuits that repeat, the largest first.
+    /// The stored rows of circuits that repeat, the largest first. A survey that panics
+    /// stores nothing, and keeps no other circuit cold.
     fn store(&self, circuits: &[&dyn CircuitSpec], needs: &[Need]) -> Vec<Arc<CutCircuit>> {
         let shared = &self.shared;
         let pieces = circuits.iter().zip(needs).collect();
         let store = |_, (circuit, need): (&&dyn CircuitSpec, &Need)| {
-            Ok::<_, Infallible>(stage::store(shared, *circuit, &need.key))
+            let store = || stage::store(shared, *circuit, &need.key);
+            let stored = catch_unwind(AssertUnwindSafe(store)).unwrap_or_else(|panic| {
+                let (circuit, reason) = (circuit.id(), panic_message(panic.as_ref()));
+                tracing::warn!(%circuit, reason, "a survey before the first job panicked");
+                None
+            });
+            Ok::<_, Infallible>(stored)
         };
         let stored = shared
             .crew

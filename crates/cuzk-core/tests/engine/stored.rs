@@ -5,14 +5,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bellpepper_core::{ConstraintSystem, SynthesisError};
 use bellperson::groth16::{PreparedVerifyingKey, Proof};
 use blstrs::{Bls12, Scalar};
-use cuzk_budget::Consumer;
+use cuzk_budget::{Consumer, LimitRule};
 use cuzk_core::config::{KeyTier, Sizing, Synthesis};
+use cuzk_core::schedule::Priority;
 use cuzk_core::{
-    CircuitId, CircuitSpec, Engine, JobHandle, Part, ProofReply, ProveError, Workload,
+    CircuitId, CircuitSpec, Engine, JobHandle, JobOptions, Part, ProofReply, ProveError, Workload,
     WorkloadError,
 };
 use cuzk_synth::{Cut, HintStore, Pass};
@@ -242,6 +244,37 @@ fn stored_rows_give_way_to_the_columns_of_one_part() {
     assert!(error.is_err(), "not even one part fits");
 }
 
+/// A survey takes nothing of what is kept: its part is made whole, and the urgent one has
+/// memory meanwhile.
+#[test]
+fn a_survey_does_not_delay_an_urgent_part() {
+    let mut house = house(&[REGULAR]);
+    let plenty = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
+    let part_bytes = plenty.check(&REGULAR).expect("it fits");
+    drop(plenty);
+    house.config.critical_reserve = LimitRule::Bytes(part_bytes);
+    let engine = house.engine(2 * part_bytes);
+    let (hook, is_reached, let_go) = stop();
+    let first = Hooked {
+        blank: Arc::clone(&hook),
+        whole: hook,
+        ..Hooked::new()
+    };
+    let first = submit(&engine, &first);
+    is_reached.recv().expect("it surveys, or is made whole");
+    let options = JobOptions {
+        priority: Priority::Critical,
+        ..seeded()
+    };
+    let urgent = engine.submit(Arc::new(Hooked::new()), options);
+    let urgent = urgent.expect("there is a place");
+    let reply = urgent.wait_for(Duration::from_secs(60));
+    reply.expect("it is not delayed").expect("a good job");
+    drop(let_go);
+    let reply = first.wait().expect("a good job");
+    assert_eq!(reply.synthesis(), "whole-no-memory");
+}
+
 /// A circuit that is not its key's is told by its first part, and keeps no other cold.
 #[test]
 fn a_survey_that_fails_keeps_no_other_circuit_cold() {
@@ -267,6 +300,19 @@ fn a_survey_that_fails_keeps_no_other_circuit_cold() {
             (count, "segments".into())
         );
     }
+}
+
+#[test]
+fn a_survey_that_panics_is_told_and_warms_the_rest() {
+    let mut house = house(&[REGULAR]);
+    let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
+    let bad: Hook = Arc::new(|_| panic!("a fault of the test"));
+    let plan = engine.warm(&[&HookedSpec(bad)]).expect("there is room");
+    assert!(plan.planned_bytes() > 0 && !plan.to_string().contains("templates"));
+    assert_eq!(held(&engine, "templates"), 0);
+    // The first part surveys it.
+    let reply = prove(&engine, &chains(None, 1)).expect("a good job");
+    assert_eq!((surveys(&reply), reply.synthesis()), (1, "segments".into()));
 }
 
 #[test]
@@ -413,6 +459,28 @@ fn only_parts_made_in_segments_raise_doubts() {
         .map(|reply| (reply.retries(), reply.synthesis()));
     let want = [(1, "whole-doubted".into()), (0, "segments".into())];
     assert!(told.eq(want), "{replies:?}");
+}
+
+/// Nor is a doubt lost because the rows are gone when the proof is checked.
+#[test]
+fn stored_rows_are_doubted_after_they_were_reclaimed() {
+    let mut house = house(&[REGULAR]);
+    house.config.tuning.synthesis = Synthesis::Segments;
+    let (backend, permit) = Faulty::held_corrupting(1);
+    let engine = house.engine_with(PLENTY, backend.clone(), HintStore::in_memory());
+    let spoiled = submit(&engine, &Hooked::new());
+    until(|| backend.seen() == 1);
+    let usage = engine.budget().usage();
+    let rest = engine.budget().limit_bytes() - usage.used_bytes + usage.idle_bytes;
+    let other = engine.budget().try_reserve(Consumer("other"), rest);
+    assert_eq!(held(&engine, "templates"), 0, "they made room");
+    drop(other.expect("the rest of the limit"));
+    drop(permit);
+    let reply = spoiled.wait().expect("made again");
+    let told = (reply.retries(), reply.synthesis());
+    assert_eq!(told, (1, "whole-doubted".into()));
+    let next = prove(&engine, &chains(None, 1)).expect("a good job");
+    assert_eq!((surveys(&next), next.synthesis()), (1, "segments".into()));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Every row of a part checked, a segment at a time: columns live no longer than it takes
+//! Every row of a request's last part checked, a segment at a time: columns live no longer than it takes
 //! to check them, so that a part of 2^27 rows fits a small machine.
 
 use std::collections::BTreeMap;
@@ -20,13 +20,15 @@ pub(crate) fn run(circuit: FilecoinCircuit, threads: usize) -> Result<Record> {
     let id = circuit.id();
     let mut record = Record::new(
         format!("synth-check-{id}"),
-        "all rows of one part hold, synthesised in segments whose columns are dropped as they \
+        "all rows of the last part hold, synthesised in segments whose columns are dropped as they \
          are checked",
         format!("cuzk-bench synth --check {id} --threads {threads} --out DIR"),
     );
     let (workload, json) = request(circuit)?;
     drop(json);
-    let part = workload.part(0)?;
+    // The last of several, so that its challenges have all bits of the partition.
+    let index = workload.part_count() - 1;
+    let part = workload.part(index)?;
     let begun = (Instant::now(), core_seconds()?);
     let template = template(&circuit, true)?;
     let surveyed = (Instant::now(), core_seconds()?);
@@ -37,7 +39,7 @@ pub(crate) fn run(circuit: FilecoinCircuit, threads: usize) -> Result<Record> {
     let inputs = check_all(&template, part.as_ref(), threads)?;
     let checked = (Instant::now(), core_seconds()?);
     ensure!(
-        inputs[1..] == workload.public_inputs(0)?,
+        inputs[1..] == workload.public_inputs(index)?,
         "other public inputs"
     );
 
@@ -54,6 +56,7 @@ pub(crate) fn run(circuit: FilecoinCircuit, threads: usize) -> Result<Record> {
         peak: BTreeMap::from([("host_bytes", peak_anonymous_bytes()?)]),
         more: BTreeMap::from([
             ("constraints", constraints.into()),
+            ("part", index.into()),
             ("segments", part.segments().into()),
             ("template_bytes", template.bytes().into()),
             ("survey_core_s", rounded(surveyed.1 - begun.1).into()),
