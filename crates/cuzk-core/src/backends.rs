@@ -122,23 +122,43 @@ impl Backends {
         }
     }
 
-    /// Brings a key to each that is in service and keeps keys itself.
+    /// Brings a key to each that is in service and keeps keys itself. One that cannot keeps
+    /// no other from it; one that is found lost gets no part any more.
     ///
     /// # Errors
     /// [`ProveError::Key`], [`ProveError::TooLarge`] and [`ProveError::Preload`], with what
     /// the first one said that could not.
     pub(crate) fn preload(&self, key: &Arc<Key>) -> Result<(), ProveError> {
         let states = self.ledger().states.clone();
-        let members = self.members.iter().zip(states);
-        for (member, _) in members.filter(|(_, state)| state.lost.is_none()) {
-            let tier = member.preload(key).map_err(|source| match source {
-                BackendError::Key(error) => ProveError::Key(error),
-                source @ BackendError::DeviceMemory { .. } => ProveError::TooLarge { source },
-                source => ProveError::Preload { source },
-            })?;
-            tracing::debug!(backend = name(&**member), ?tier, "key preloaded");
+        let members = self.members.iter().zip(states).enumerate();
+        let mut first = None;
+        for (at, (member, _)) in members.filter(|(_, (_, state))| state.lost.is_none()) {
+            let backend = name(&**member);
+            match member.preload(key) {
+                Ok(tier) => tracing::debug!(backend, ?tier, "key preloaded"),
+                Err(error) => {
+                    tracing::warn!(backend, %error, "key not preloaded");
+                    self.note(DeviceIndex(at), &error);
+                    first = first.or(Some(error));
+                }
+            }
         }
-        Ok(())
+        match first {
+            None => Ok(()),
+            Some(BackendError::Key(error)) => Err(ProveError::Key(error)),
+            Some(source @ BackendError::DeviceMemory { .. }) => {
+                Err(ProveError::TooLarge { source })
+            }
+            Some(source) => Err(ProveError::Preload { source }),
+        }
+    }
+
+    /// Notes a failure. A backend that has failed for good gets no part after this.
+    fn note(&self, device: DeviceIndex, error: &BackendError) {
+        let backend = &self.members[device.0];
+        if matches!(error, BackendError::DeviceLost { .. }) || backend.is_lost() {
+            self.lose(device, error.to_string());
+        }
     }
 
     fn fits(&self, sizes: &CircuitSizes, key: &Key) -> Vec<Result<(), BackendError>> {
@@ -223,11 +243,7 @@ impl Turn<'_> {
 
     /// Notes a failure. A backend that has failed for good gets no part after this.
     pub(crate) fn failed(&self, error: &BackendError) {
-        let backend = self.backend();
-        let is_lost = matches!(error, BackendError::DeviceLost { .. }) || backend.is_lost();
-        if is_lost {
-            self.backends.lose(DeviceIndex(self.at), error.to_string());
-        }
+        self.backends.note(DeviceIndex(self.at), error);
     }
 }
 

@@ -129,10 +129,11 @@ pub(crate) struct RequestArgs {
 /// Pictures of where the time went.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DrawArgs {
-    /// Where a trace goes that chrome://tracing and Perfetto open; it must not exist.
+    /// Where a trace goes that chrome://tracing and Perfetto open; the file must not exist
+    /// yet.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Where a waterfall (SVG) goes; it must not exist.
+    /// Where a waterfall (SVG) goes; the file must not exist yet.
     #[arg(long, value_name = "FILE")]
     pub(crate) timeline: Option<PathBuf>,
 }

@@ -12,6 +12,9 @@ use crate::exit::{Exit, Failure};
 /// The most that is read of an input file: a C1 output of 64 GiB sectors has 70 MB.
 const INPUT_BYTES_MAX: u64 = 512 << 20;
 
+/// Temporary names that are tried for one file.
+const NAMES_MAX: usize = 1024;
+
 /// The contents of an input file. Devices and pipes are refused: they have no end.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let wrong = |reason: String| Failure::new(Exit::Input, format!("{}: {reason}", path.display()));
@@ -56,14 +59,7 @@ impl NewFile {
     /// work that fills it begins.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         check_new(path)?;
-        // Short, since a name has a limit and the file's own may be at it; numbered, since
-        // one command may write several files.
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let temporary = format!(".{}-{number}.partial", std::process::id());
-        let temporary = path.with_file_name(temporary);
-        let file = fs::File::create_new(&temporary)
-            .map_err(|error| at(Exit::Failure, &temporary, error))?;
+        let (temporary, file) = partial_beside(path)?;
         let path = path.to_owned();
         Ok(Self {
             path,
@@ -98,6 +94,27 @@ impl Drop for NewFile {
     fn drop(&mut self) {
         // Either the file has its own name now, or it is not wanted.
         let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+/// A new file beside `path` under a temporary name.
+fn partial_beside(path: &Path) -> Result<(PathBuf, fs::File), Failure> {
+    // Short, since a name has a limit and the file's own may be at it; numbered, since
+    // one command may write several files.
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let mut tried = 0;
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".{}-{number}.partial", std::process::id());
+        let temporary = path.with_file_name(name);
+        tried += 1;
+        match fs::File::create_new(&temporary) {
+            Ok(file) => return Ok((temporary, file)),
+            // Left by a process that was killed and had the same id: in a container every
+            // one has.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && tried < NAMES_MAX => {}
+            Err(error) => return Err(at(Exit::Failure, &temporary, error)),
+        }
     }
 }
 
@@ -167,6 +184,30 @@ mod tests {
                 .to_string()
                 .contains("no such")
         );
+    }
+
+    #[test]
+    fn what_a_killed_process_of_the_same_id_left_is_stepped_over() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let leave = |numbers: std::ops::Range<usize>| {
+            for number in numbers {
+                let name = format!(".{}-{number}.partial", std::process::id());
+                fs::write(directory.path().join(name), b"theirs").expect("writable");
+            }
+        };
+        // More than the other tests here take.
+        leave(0..100);
+        let path = directory.path().join("trace");
+        let begun = NewFile::create(&path).expect("a name is free");
+        begun.finish_with(b"ours").expect("writable");
+        assert_eq!(fs::read(&path).expect("readable"), b"ours");
+        let left = fs::read_dir(directory.path()).expect("readable").count();
+        assert_eq!(left, 101, "what is theirs stays");
+
+        leave(100..NAMES_MAX + 200);
+        let error = NewFile::create(&directory.path().join("other")).err();
+        let error = error.expect("no name is free").to_string();
+        assert!(error.contains(".partial: "), "{error}");
     }
 
     #[test]

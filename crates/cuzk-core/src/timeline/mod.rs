@@ -36,8 +36,15 @@ pub use utilisation::{Gap, Reason, Utilisation};
 
 use crate::lock::lock;
 
-/// Spans kept of one job; more are counted and dropped.
+/// Spans kept of one job; more are counted, added up and dropped.
 const SPANS_MAX: usize = 1 << 14;
+
+/// Spans of single threads among them. A large part has thousands of these and few others,
+/// and those of later parts must find room.
+const CORE_SPANS_MAX: usize = SPANS_MAX / 2;
+
+/// Names for which there is room from the start.
+const NAMES: usize = 64;
 
 /// Spans of one part for which there is room from the start.
 const SPANS_PER_PART: usize = 48;
@@ -54,10 +61,37 @@ struct Job {
     spans: Mutex<OfJob>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct OfJob {
     spans: Vec<Span>,
+    /// Spans in the lanes of cores among these.
+    core_spans: usize,
     dropped: u64,
+    /// Milliseconds by name, of what was dropped too.
+    by_name: Vec<(&'static str, f64)>,
+    /// Of all in lanes of proving.
+    proving_ms: f64,
+}
+
+impl OfJob {
+    fn push(&mut self, name: &'static str, span: Span) {
+        let ms = span.length_ms();
+        match self.by_name.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += ms,
+            None => self.by_name.push((name, ms)),
+        }
+        if span.lane.is_proving() {
+            self.proving_ms += ms;
+        }
+        let is_core = matches!(span.lane, Lane::Core(_));
+        let has_room = !is_core || self.core_spans < CORE_SPANS_MAX;
+        if has_room && self.spans.len() < SPANS_MAX {
+            self.core_spans += usize::from(is_core);
+            self.spans.push(span);
+        } else {
+            self.dropped += 1;
+        }
+    }
 }
 
 impl Timeline {
@@ -79,7 +113,10 @@ impl Timeline {
             recorder,
             spans: Mutex::new(OfJob {
                 spans: Vec::with_capacity(room),
+                core_spans: 0,
                 dropped: 0,
+                by_name: Vec::with_capacity(NAMES),
+                proving_ms: 0.0,
             }),
         }))
     }
@@ -118,12 +155,7 @@ impl Timeline {
             recorder.push(name, on(recorder.epoch()));
         }
         let span = on(self.0.epoch);
-        let mut of_job = lock(&self.0.spans);
-        if of_job.spans.len() < SPANS_MAX {
-            of_job.spans.push(span);
-        } else {
-            of_job.dropped += 1;
-        }
+        lock(&self.0.spans).push(name, span);
     }
 
     /// Runs `work` and adds how long it took.
@@ -161,10 +193,10 @@ impl Timeline {
         spans
     }
 
-    /// Whether any span has this name.
+    /// Whether any span had this name, kept or not.
     pub fn has(&self, name: &str) -> bool {
         let of_job = lock(&self.0.spans);
-        of_job.spans.iter().any(|span| span.name == name)
+        of_job.by_name.iter().any(|(known, _)| *known == name)
     }
 
     /// Spans that were not kept.
@@ -172,11 +204,17 @@ impl Timeline {
         lock(&self.0.spans).dropped
     }
 
-    /// Milliseconds of all spans of a name together.
+    /// Milliseconds of all spans of a name together, kept or not.
     pub fn total_ms(&self, name: &str) -> f64 {
         let of_job = lock(&self.0.spans);
-        let named = of_job.spans.iter().filter(|span| span.name == name);
-        named.map(Span::length_ms).sum()
+        let known = of_job.by_name.iter().find(|(known, _)| *known == name);
+        known.map_or(0.0, |(_, ms)| *ms)
+    }
+
+    /// Milliseconds of all spans together in which a backend had a part, kept or not, as
+    /// [`Lane::is_proving`] has it.
+    pub fn proving_ms(&self) -> f64 {
+        lock(&self.0.spans).proving_ms
     }
 }
 

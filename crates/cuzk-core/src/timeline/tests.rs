@@ -47,6 +47,43 @@ fn spans_are_ordered_bounded_and_drawn() {
     assert!(text.ends_with("(7 more spans were not kept)\n"));
 }
 
+/// A deadline of many partitions has more segments than are kept.
+#[test]
+fn what_is_not_kept_is_added_up_and_leaves_room_for_other_parts() {
+    let timeline = Timeline::start();
+    let at = |ms| timeline.0.epoch + Duration::from_millis(ms);
+    let proves = |part| {
+        let lane = Lane::Unit(Unit::Cpu, Work::Compute);
+        timeline.add_in(lane, "ntt", Some(part), None, at(0), at(3));
+        timeline.add("verify", Some(part), at(0), at(2));
+    };
+    for part in 0..7 {
+        for _ in 0..2349 {
+            let lane = Lane::Core(0);
+            timeline.add_in(lane, "segment", Some(part), None, at(0), at(1));
+        }
+        proves(part);
+    }
+    let count = |name| {
+        let spans = timeline.spans();
+        spans.iter().filter(|span| span.name == name).count()
+    };
+    assert_eq!(["ntt", "verify"].map(count), [7, 7]);
+    assert_eq!(count("segment"), CORE_SPANS_MAX);
+    assert_eq!(timeline.dropped(), 7 * 2349 - CORE_SPANS_MAX as u64);
+    // Past the last place as well.
+    for part in 7..SPANS_MAX {
+        proves(part);
+    }
+    assert_eq!(timeline.spans().len(), SPANS_MAX);
+    let close = |have: f64, want: usize| (have - want as f64).abs() < 1e-3;
+    assert!(close(timeline.total_ms("segment"), 7 * 2349));
+    assert!(close(timeline.total_ms("verify"), 2 * SPANS_MAX));
+    assert!(close(timeline.proving_ms(), 3 * SPANS_MAX));
+    timeline.add("verify_all", None, at(0), at(5));
+    assert!(timeline.has("verify_all") && count("verify_all") == 0);
+}
+
 #[test]
 fn a_span_is_the_same_in_the_job_and_in_the_ring() {
     let recorder = Arc::new(Recorder::new(100));

@@ -421,15 +421,27 @@ fn a_key_is_preloaded_on_every_device_that_is_in_service() {
     };
     engine.preload(&Squares { rounds: 20 }).expect("a key");
     assert_eq!(preloaded(), [1, 1]);
-    // One that fails unnoticed is told, one that is known to is left out.
+    // One that fails unnoticed is told and out of service, and keeps no other from the
+    // key; one that is known to is left out.
     cards[0].is_lost.store(true, Ordering::SeqCst);
     let error = engine
         .preload(&Squares { rounds: 20 })
         .expect_err("a lost device");
     assert!(matches!(error, ProveError::Preload { .. }), "{error}");
+    assert_eq!(preloaded(), [1, 2]);
+    assert_eq!(told(&engine), [(0, Some(LOST.to_owned())), (0, None)]);
     assert_eq!(devices(&engine, 1), [Some(1)]);
+    assert_eq!(cards[0].seen(), 0, "nothing is tried on it");
     engine
         .preload(&Squares { rounds: 20 })
         .expect("another device");
-    assert_eq!(preloaded(), [1, 2]);
+    assert_eq!(preloaded(), [1, 3]);
+    // Of several that fail the first is told, and then nothing proves.
+    for card in &cards {
+        card.is_lost.store(true, Ordering::SeqCst);
+    }
+    engine
+        .preload(&Squares { rounds: 20 })
+        .expect_err("the other is lost too");
+    assert!(!engine.is_in_service());
 }

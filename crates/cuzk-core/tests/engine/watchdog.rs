@@ -8,7 +8,7 @@ use cuzk_gpu::Backend;
 
 use crate::backends::Faulty;
 use crate::gate::{At, Gated};
-use crate::toy::{House, SquaresJob, cpu};
+use crate::toy::{House, SquaresJob};
 use crate::{PLENTY, prove, seeded, until};
 
 /// Far longer than a stage of these circuits takes.
@@ -107,13 +107,41 @@ fn with_the_last_device_hanging_the_error_says_so() {
     assert!(!engine.is_in_service());
 }
 
+/// The stage without a limit takes longer than the other one's, as that one shows, which
+/// begins later.
 #[test]
 fn nothing_is_given_up_without_a_limit() {
-    let mut house = House::new(&[20]);
-    house.config.watchdog.prove_max = None;
-    house.config.watchdog.synthesis_max = None;
-    house.config.watchdog.other_max = None;
-    let engine = house.engine_on(PLENTY, Arc::new(cpu(true)));
-    prove(&engine, &SquaresJob::new(20, 2, 3)).expect("a good job");
-    assert_eq!(engine.metrics().stages_given_up.count(), 0);
+    for (slow, limited) in [
+        ("synthesis", At::Key),
+        ("key", At::Synthesis),
+        ("prove", At::Key),
+    ] {
+        let mut house = House::new(&[20, 21]);
+        let watchdog = &mut house.config.watchdog;
+        watchdog.prove_max = None;
+        watchdog.synthesis_max = (limited == At::Synthesis).then_some(LIMIT);
+        watchdog.other_max = (limited == At::Key).then_some(LIMIT);
+        let (device, permit) = Faulty::held();
+        let engine = house.engine_on(PLENTY, device.clone());
+        let at = match slow {
+            "synthesis" => At::Synthesis,
+            "key" => At::Key,
+            _ => At::Nowhere,
+        };
+        let (job, gate) = Gated::new(SquaresJob::new(20, 2, 1), at);
+        let takes_long = engine.submit(job, seeded()).expect("there is a place");
+        until(|| gate.came() > 0 || device.seen() > 0);
+
+        let (job, hangs) = Gated::new(SquaresJob::new(21, 2, 1), limited);
+        let handle = engine.submit(job, seeded()).expect("there is a place");
+        let error = handle.wait().expect_err("it hangs");
+        let is_limited = matches!(error, ProveError::Stalled { limit: LIMIT, .. });
+        assert!(is_limited, "{slow}: {error}");
+        gate.open();
+        permit.send(()).expect("the backend waits");
+        takes_long.wait().expect(slow);
+        assert_eq!(engine.metrics().stages_given_up.count(), 1, "{slow}");
+        hangs.open();
+        until(|| is_at_rest(&engine));
+    }
 }

@@ -7,10 +7,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use cuzk_core::{Canceller, Timeline};
+use cuzk_core::Timeline;
 use cuzk_filecoin::ProofKind;
 use tokio::sync::watch;
 use tonic::Status;
@@ -38,10 +38,17 @@ pub(super) struct Job {
     name: String,
     content: Content,
     cancelled: AtomicBool,
-    /// The engine's side of it, once the engine has it.
-    engine: OnceLock<(Canceller, Timeline)>,
+    /// The engine's side of it, while the engine has it: its spans are many, and only the
+    /// answer is asked for later.
+    engine: Mutex<Option<InEngine>>,
     admission: watch::Sender<Option<Result<(), Status>>>,
     end: watch::Sender<Option<Arc<AwaitProofResponse>>>,
+}
+
+/// What a job is known by in the engine.
+struct InEngine {
+    give_up: Box<dyn Fn() + Send + Sync>,
+    timeline: Timeline,
 }
 
 impl Job {
@@ -79,12 +86,14 @@ impl Job {
 
     /// Whether work on it has begun and not ended.
     fn is_running(&self) -> bool {
-        let begun = |timeline: &Timeline| timeline.has("queue");
-        self.end().is_none()
-            && self
-                .engine
-                .get()
-                .is_some_and(|(_, timeline)| begun(timeline))
+        let in_engine = self.in_engine();
+        let begun = |job: &InEngine| job.timeline.has("queue");
+        self.end().is_none() && in_engine.as_ref().is_some_and(begun)
+    }
+
+    fn in_engine(&self) -> MutexGuard<'_, Option<InEngine>> {
+        // Nothing under the lock panics half way.
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether somebody may still want what it is doing.
@@ -185,7 +194,7 @@ impl Jobs {
             name,
             content,
             cancelled: AtomicBool::new(false),
-            engine: OnceLock::new(),
+            engine: Mutex::default(),
             admission: watch::Sender::new(None),
             end: watch::Sender::new(None),
         });
@@ -197,11 +206,17 @@ impl Jobs {
         Ok(Claim::New(job))
     }
 
-    /// The engine has the job now.
-    pub(super) fn admit(&self, job: &Arc<Job>, canceller: Canceller, timeline: Timeline) {
+    /// The engine has the job now, and is told by `give_up` that nobody wants it. Both are
+    /// kept until the job is [finished](Jobs::finish).
+    pub(super) fn admit(
+        &self,
+        job: &Arc<Job>,
+        give_up: impl Fn() + Send + Sync + 'static,
+        timeline: Timeline,
+    ) {
         let mut table = self.table();
-        // A job is admitted once, by whoever claimed it.
-        let _ = job.engine.set((canceller, timeline));
+        let give_up = Box::new(give_up);
+        *job.in_engine() = Some(InEngine { give_up, timeline });
         table.by_id.insert(job.id.clone(), Arc::clone(job));
         job.admission.send_replace(Some(Ok(())));
     }
@@ -224,6 +239,7 @@ impl Jobs {
         }
         table.finished.push_back((now, Arc::clone(job)));
         job.end.send_replace(Some(Arc::new(answer)));
+        *job.in_engine() = None;
         table.forget(self.kept, now);
     }
 
@@ -260,8 +276,8 @@ impl Jobs {
             return;
         }
         job.cancelled.store(true, Ordering::Relaxed);
-        if let Some((canceller, _)) = job.engine.get() {
-            canceller.cancel();
+        if let Some(in_engine) = &*job.in_engine() {
+            (in_engine.give_up)();
         }
     }
 
@@ -431,6 +447,28 @@ mod tests {
         assert_eq!(known(later), [false, false, false]);
         assert!(jobs.table().by_name.is_empty());
         new(&jobs, "c", 1, later);
+    }
+
+    #[test]
+    fn a_finished_job_keeps_nothing_of_the_engine() {
+        let (jobs, now) = (jobs(8), Instant::now());
+        let job = new(&jobs, "a", 1, now);
+        let given_up = Arc::new(AtomicBool::new(false));
+        let timeline = Timeline::start();
+        let give_up = {
+            let given_up = Arc::clone(&given_up);
+            move || given_up.store(true, Ordering::Relaxed)
+        };
+        jobs.admit(&job, give_up, timeline.clone());
+        timeline.time("queue", Some(0), || ());
+        assert!(job.is_running());
+        assert!(jobs.cancel(&job.id, now).expect("known"));
+        assert!(given_up.load(Ordering::Relaxed));
+        finish(&jobs, &job, End::Completed, now);
+        assert_eq!(Arc::strong_count(&given_up), 1);
+        assert!(job.in_engine().is_none());
+        // It is known all the same, and nothing is left to give up.
+        assert!(!jobs.cancel(&job.id, now).expect("known"));
     }
 
     #[test]

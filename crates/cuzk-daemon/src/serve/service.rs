@@ -202,7 +202,7 @@ impl State {
             canceller.cancel();
             return Err(Status::resource_exhausted("no thread can be started"));
         }
-        self.jobs.admit(job, canceller, timeline);
+        self.jobs.admit(job, move || canceller.cancel(), timeline);
         // The thread waits for exactly this.
         let _ = known.send(());
         Ok(())
