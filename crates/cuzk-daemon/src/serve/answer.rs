@@ -73,16 +73,11 @@ fn times(timeline: &Timeline) -> AwaitProofResponse {
         .map(|span| span.end_ms)
         .reduce(f64::min)
         .unwrap_or_else(|| timeline.elapsed().as_secs_f64() * 1000.0);
-    let backend_ms = spans
-        .iter()
-        .filter(|span| span.lane.is_proving())
-        .map(|span| span.length_ms())
-        .sum();
     AwaitProofResponse {
         queue_wait_ms: milliseconds(begun_ms - load_ms),
         srs_load_ms: milliseconds(load_ms),
         synthesis_ms: milliseconds(timeline.total_ms("synthesis")),
-        gpu_compute_ms: milliseconds(backend_ms),
+        gpu_compute_ms: milliseconds(timeline.proving_ms()),
         ..Default::default()
     }
 }

@@ -148,6 +148,7 @@ async fn serve_until_told(
     let prepare = move || {
         if loads {
             prepared.keys.load_present();
+            prepared.note_service();
         }
         prepared.keys.warm(&warm);
     };

@@ -36,7 +36,8 @@ pub(super) struct State {
     pub(super) keys: Keys,
     pub(super) intake: Intake,
     checks: Semaphore,
-    /// Whether the engine has something left that proves, as of the last job's end.
+    /// Whether the engine has something left that proves, as of the last job's end or
+    /// preload.
     in_service: watch::Sender<bool>,
     started: Instant,
 }
@@ -58,6 +59,12 @@ impl State {
     pub(super) async fn out_of_service(&self) {
         // The sender lives as long as this does.
         let _ = self.in_service.subscribe().wait_for(|is| !is).await;
+    }
+
+    /// Notes whether anything is left that proves, after devices were given something to
+    /// do: that is how they are found lost.
+    pub(super) fn note_service(&self) {
+        self.in_service.send_replace(self.engine.is_in_service());
     }
 
     /// The metrics page.
@@ -193,9 +200,7 @@ impl State {
                 let was_cancelled = matches!(result, Err(ProveError::Cancelled));
                 let answer = answer::answer(&mine, handle.timeline(), result, total);
                 tell(&label, &answer, error.filter(|_| !was_cancelled));
-                // Devices are found lost by what they were given to do.
-                let in_service = state.engine.is_in_service();
-                state.in_service.send_replace(in_service);
+                state.note_service();
                 state.jobs.finish(&mine, answer, ended);
             });
         if waits.is_err() {
@@ -374,9 +379,12 @@ impl ProvingEngine for Service {
         request: Request<PreloadSrsRequest>,
     ) -> Result<Response<PreloadSrsResponse>, Status> {
         let (state, id) = (Arc::clone(&self.0), request.into_inner().circuit_id);
-        off_loop(move || state.keys.preload(&id))
-            .await?
-            .map(Response::new)
+        let preload = move || {
+            let preloaded = state.keys.preload(&id);
+            state.note_service();
+            preloaded
+        };
+        off_loop(preload).await?.map(Response::new)
     }
 
     async fn evict_srs(
