@@ -342,10 +342,6 @@ impl Workspace {
 /// columns of most circuits either.
 const PIECE_LOG_MIN: u32 = 16;
 
-/// Pieces that are worth a slot: every piece is a multiplication of its own, whose fixed
-/// cost is a twentieth of its time at 2^20 points and all of it at 2^14.
-const SLOTS_PIECE_LOG: u32 = 20;
-
 /// How a proof's key is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -402,15 +398,12 @@ impl Needs<'_> {
     }
 
     /// Those for which there is room, the best first: where a key comes in pieces, the
-    /// largest that leave room for every slot if they are not small, then the largest.
+    /// largest that leave room for every slot, and after these what leaves some without.
     pub(super) fn ways_within(&self, room: u64) -> Vec<(Way, Workspace, u64)> {
         let mut ways: Vec<_> = self.ways().filter(|&(.., asked)| asked <= room).collect();
         ways.sort_by_key(|(way, workspace, asked)| {
             let others = workspace.slot() * (self.slots as u64 - 1);
-            match way {
-                Way::Whole => false,
-                Way::InPieces(log) => *log < SLOTS_PIECE_LOG || asked + others > room,
-            }
+            matches!(way, Way::InPieces(_)) && asked + others > room
         });
         ways
     }
