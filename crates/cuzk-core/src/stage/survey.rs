@@ -100,6 +100,15 @@ impl Look<'_> {
         let (template, memory) = match self.with_memory(&surveying, work, hint)? {
             Surveyed::Repeats(template, memory) => (*template, memory),
             Surveyed::NoMemory => return Ok(Err(Obstacle::NoMemory)),
+            // The bound is the key's, which may be another circuit's: nothing that a later
+            // process should believe.
+            Surveyed::Uncut(uncut @ Uncut::TooLarge { .. }) => {
+                let reason = uncut.to_string();
+                tracing::warn!(circuit = %id, reason, "synthesised whole: its rows are not stored");
+                shared.metrics.cuts_refused.add(1);
+                surveying.differs();
+                return Ok(Err(Obstacle::Differs));
+            }
             Surveyed::Uncut(uncut) => {
                 self.refuse(uncut.to_string());
                 surveying.differs();
@@ -150,12 +159,12 @@ impl Look<'_> {
         let bound = bound.clamp(SURVEY_BYTES_MIN, SURVEY_BYTES_MAX);
         if let Some(CutHint::Repeats { survey_bytes }) = hint {
             let bytes = survey_bytes.clamp(SURVEY_BYTES_MIN, bound);
-            let Some(memory) = surveying.memory(work.as_deref_mut(), bytes) else {
-                return Ok(Surveyed::NoMemory);
-            };
-            match self.survey(memory)? {
-                Surveyed::Uncut(Uncut::TooLarge { .. }) => {}
-                surveyed => return Ok(surveyed),
+            // The file may say too much, or too little.
+            if let Some(memory) = surveying.memory(work.as_deref_mut(), bytes) {
+                match self.survey(memory)? {
+                    Surveyed::Uncut(Uncut::TooLarge { .. }) => {}
+                    surveyed => return Ok(surveyed),
+                }
             }
         }
         let mut asks = [bound, bound / 2, bound / 4].into_iter();

@@ -302,6 +302,35 @@ fn a_survey_that_fails_keeps_no_other_circuit_cold() {
     }
 }
 
+/// How much a survey may take follows from the key, which may be another circuit's: that
+/// it took more is nothing that a later process should hear of the circuit.
+#[test]
+fn a_survey_that_takes_too_much_is_not_remembered_in_the_hints() {
+    let mut house = house(&[REGULAR]);
+    let hints = house.directory.path().join("hints.json");
+    let rows: Hook = Arc::new(|pass| {
+        for _ in 0..20_000 {
+            let one = Pass::one();
+            pass.enforce(|| "row", |lc| lc + one, |lc| lc + one, |lc| lc + one);
+        }
+        Ok(())
+    });
+    let large = Hooked {
+        blank: rows,
+        ..Hooked::new()
+    };
+    let engine = engine(&mut house, Synthesis::Segments, &hints, true);
+    let reply = submit(&engine, &large).wait().expect("made whole");
+    assert_eq!(reply.synthesis(), "whole-differs");
+    assert_eq!(engine.metrics().cuts_refused.count(), 1);
+    drop(engine);
+    let kept = HintStore::open(&hints).expect("a hint file or none");
+    assert_eq!(kept.find_cut(REGULAR.id().as_str()), None);
+    let engine = self::engine(&mut house, Synthesis::Segments, &hints, true);
+    let reply = prove(&engine, &chains(None, 1)).expect("a good job");
+    assert_eq!(reply.synthesis(), "segments");
+}
+
 #[test]
 fn a_survey_that_panics_is_told_and_warms_the_rest() {
     let mut house = house(&[REGULAR]);
