@@ -366,14 +366,19 @@ impl Survey {
         }
         let block = self.block.ok_or(Uncut::NoBlock)?;
         self.check_bytes()?;
+        let held_bytes = self.bytes();
         let mut links = std::mem::take(&mut self.all_links);
         if let Extend::FirstBlock { blocks } = self.extend {
-            // The number comes from a file, and may be any.
+            // The caller's number may be any. One block's links are held.
+            let more = blocks.checked_sub(1).ok_or(Uncut::NoBlock)?;
             let each = size_of::<Box<[u32]>>() + size_of_val(&*links[0]);
             let limit_bytes = self.limit_bytes;
-            if blocks.checked_mul(each).is_none_or(|all| all > limit_bytes) {
-                return Err(Uncut::TooLarge { limit_bytes });
-            }
+            self.most_bytes = more
+                .checked_mul(each)
+                .and_then(|more| more.checked_add(held_bytes))
+                .filter(|all| *all <= limit_bytes)
+                .ok_or(Uncut::TooLarge { limit_bytes })?
+                .max(self.most_bytes);
             let first = links[0].clone();
             links.resize(blocks, first);
         }

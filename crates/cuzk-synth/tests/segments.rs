@@ -358,7 +358,7 @@ fn marks_and_limits_are_told() {
 }
 
 #[test]
-fn a_number_of_blocks_from_a_file_may_be_any() {
+fn any_number_of_blocks_may_be_said() {
     let circuit = squares();
     let survey = |blocks| {
         let found = circuit.survey(Extend::FirstBlock { blocks });
@@ -366,10 +366,25 @@ fn a_number_of_blocks_from_a_file_may_be_any() {
     };
     let limit_bytes = LIMIT_BYTES;
     assert_eq!(survey(3), Ok((3, 16)));
-    assert_eq!(survey(0), Ok((0, 4)));
+    assert_eq!(survey(0), Err(Uncut::NoBlock));
     for blocks in [1 << 30, usize::MAX] {
         assert_eq!(survey(blocks), Err(Uncut::TooLarge { limit_bytes }));
     }
+    // The rows and what every block links to are held together.
+    let found: Vec<_> = (0..64)
+        .map(|step| {
+            circuit.survey(Extend::FirstBlock {
+                blocks: 1 + step * LIMIT_BYTES / 1024,
+            })
+        })
+        .collect();
+    let held = found.iter().flatten().map(|template| template.bytes());
+    assert!(held.clone().all(|bytes| bytes <= LIMIT_BYTES as u64));
+    assert!(
+        held.max() > Some(LIMIT_BYTES as u64 / 2),
+        "some come close to it"
+    );
+    assert!(found.iter().any(Result::is_err), "and some beyond");
 }
 
 #[test]
