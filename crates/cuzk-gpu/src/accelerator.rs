@@ -14,6 +14,9 @@ use crate::error::BackendError;
 /// are there, and four proofs may share a pass of their key while four upload.
 pub const DEVICE_SLOTS_MAX: usize = 8;
 
+/// Bits of the windows of multiplications on a device.
+pub const DEVICE_WINDOW_BITS: std::ops::RangeInclusive<u32> = 10..=20;
+
 /// How a backend on a device works.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceOptions {
@@ -59,7 +62,8 @@ pub struct DeviceOptions {
     /// memory a point beside the work, and 192 where the key is in its file. The device has
     /// its place for the section all the same.
     pub is_b_g2_on_host: bool,
-    /// Bits of a multiplication's windows, 10 to 20; chosen by its size if `None`.
+    /// Bits of a multiplication's windows, of [`DEVICE_WINDOW_BITS`]; chosen by its size if
+    /// `None`.
     pub window_bits: Option<u32>,
     /// Most entries that a multiplication takes at a time: a multiple of 32.
     pub chunk_len_max: usize,

@@ -50,8 +50,8 @@ mod verify;
 mod watch;
 
 pub use accelerator::{
-    DEVICE_SLOTS_MAX, DeviceBuffers, DeviceOptions, DeviceReport, KeyMemory, TakeBuffers, devices,
-    open_device,
+    DEVICE_SLOTS_MAX, DEVICE_WINDOW_BITS, DeviceBuffers, DeviceOptions, DeviceReport, KeyMemory,
+    TakeBuffers, devices, open_device,
 };
 pub use backend::{Backend, Completion, DeviceUse, Pending, ProveRequest, Proved, Upload, pending};
 pub use column::{CColumn, Column, ColumnLayout, Columns};

@@ -120,7 +120,7 @@ fn open_one(
     (options.c_source, options.transforms) = quotient(&config.tuning);
     options.key_batch = config.tuning.key_batch;
     options.is_early = config.tuning.early_start;
-    options.window_bits = config.tuning.window_bits.map(|bits| bits as u32);
+    options.window_bits = config.tuning.window_bits;
     options.is_split_on_host = config.tuning.split_on_cpu;
     options.is_b_g2_on_host = config.tuning.b_g2_on_cpu;
     let keys = memory

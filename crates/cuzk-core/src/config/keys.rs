@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cuzk_gpu::DEVICE_SLOTS_MAX;
+use cuzk_gpu::{DEVICE_SLOTS_MAX, DEVICE_WINDOW_BITS};
 
 use super::device::DeviceChoice;
 use super::serve::{MESSAGE_BYTES_LIMIT, Preload};
@@ -23,9 +23,6 @@ pub struct Key {
     /// Its value, as the file would have it.
     pub(super) show: fn(&Config) -> String,
 }
-
-/// Windows of a multiplication that a device takes.
-const WINDOW_BITS: std::ops::RangeInclusive<usize> = 10..=20;
 
 /// More threads than any machine has cores: a typing error.
 const THREADS_MAX: usize = 4096;
@@ -492,15 +489,16 @@ pub const KEYS: &[Key] = &[
         name: "tuning.window_bits",
         what: "bits of the windows of a device's multiplications: \"auto\" (by their size) or 10 to 20",
         set: |config, value| {
-            config.tuning.window_bits = match auto_or_one(value)? {
-                Some(bits) if !WINDOW_BITS.contains(&bits) => {
-                    return Err(format!("want \"auto\" or 10 to 20, have {bits}"));
-                }
-                bits => bits,
-            };
+            let wanted = auto_or_one(value)?;
+            let bits = wanted.and_then(|bits| u32::try_from(bits).ok());
+            let bits = bits.filter(|bits| DEVICE_WINDOW_BITS.contains(bits));
+            if let (Some(wanted), None) = (wanted, bits) {
+                return Err(format!("want \"auto\" or 10 to 20, have {wanted}"));
+            }
+            config.tuning.window_bits = bits;
             Ok(())
         },
-        show: |config| show_auto(config.tuning.window_bits),
+        show: |config| show_auto(config.tuning.window_bits.map(|bits| bits as usize)),
     },
     Key {
         name: "tuning.split_on_cpu",

@@ -23,7 +23,7 @@ pub struct Tuning {
     /// when all are.
     pub early_start: bool,
     /// Bits of the windows of multiplications on a device; by their size if `None`.
-    pub window_bits: Option<usize>,
+    pub window_bits: Option<u32>,
     /// Where proofs are made on a device, sort scalars into zeros, ones and the rest on
     /// the processor.
     pub split_on_cpu: bool,

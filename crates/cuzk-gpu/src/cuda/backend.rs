@@ -14,7 +14,7 @@ use super::plan::{Counts, Needs, SCALAR_BYTES, point_bytes};
 use super::points::PointBytes;
 use super::preload;
 use super::resident::{ResidentKey, ResidentShape};
-use crate::accelerator::{DEVICE_SLOTS_MAX, DeviceBuffers, DeviceOptions};
+use crate::accelerator::{DEVICE_SLOTS_MAX, DEVICE_WINDOW_BITS, DeviceBuffers, DeviceOptions};
 use crate::backend::{Backend, DeviceUse, Pending, ProveRequest, Upload, pending};
 use crate::column::{CColumn, ColumnLayout, Columns};
 use crate::cpu::h::CSource;
@@ -200,7 +200,9 @@ impl CudaBackend {
 pub(super) fn check_options(options: &DeviceOptions) -> Result<(), BackendError> {
     let chunk = options.chunk_len_max;
     let wrong = match options.window_bits {
-        Some(bits) if !(10..=20).contains(&bits) => format!("windows of {bits} bits, not 10 to 20"),
+        Some(bits) if !DEVICE_WINDOW_BITS.contains(&bits) => {
+            format!("windows of {bits} bits, not 10 to 20")
+        }
         _ if chunk < 32 || !chunk.is_multiple_of(32) => {
             format!("chunks of {chunk} entries, no multiple of 32")
         }

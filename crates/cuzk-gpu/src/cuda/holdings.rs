@@ -227,7 +227,7 @@ impl Holdings {
     ) -> Result<Preloaded, BackendError> {
         self.forget();
         let room = self.arena.bytes() - self.fixed_bytes.get();
-        let Some((way, workspace, asked)) = needs.ways_within(room).into_iter().next() else {
+        let Some((way, workspace, asked)) = needs.ways_within(room).next() else {
             let least = needs.least_bytes();
             return Err(self.arena.refused("a proof and a piece of its key", least));
         };

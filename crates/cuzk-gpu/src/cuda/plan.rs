@@ -1,5 +1,6 @@
 //! Sizes on the device: windows, chunks, and the bytes that a circuit takes.
 
+use crate::accelerator::DEVICE_WINDOW_BITS;
 use crate::cpu::h::CSource;
 use crate::device::arena::ALIGN;
 use crate::key::{Key, Section};
@@ -46,13 +47,13 @@ pub(super) struct Cut {
     pub(super) window_bits: u32,
 }
 
-/// Bits of windows that are chosen from. Wider ones are sorted in more steps, which costs
-/// more than they save (`msm_h` of 2^24 entries on an H200: 134.4 ms with windows of 16
-/// bits, 135.9 with 17, 148.8 with 18).
-const WINDOW_BITS: std::ops::RangeInclusive<u32> = 10..=16;
-/// Additions that a processor has under way at full rate: an addition in G1 takes a thread
-/// 21 us on an H200, which makes 2.1 a nanosecond with 132 processors. Each of G2 takes
-/// longer, and the device makes as many fewer.
+/// Bits of windows that are chosen from. Wider ones are sorted in more steps, which cost
+/// more than they save: `cuzk-bench device-prove --window-bits` shows it.
+const WINDOW_BITS: std::ops::RangeInclusive<u32> = *DEVICE_WINDOW_BITS.start()..=16;
+/// Additions that a processor has under way at full rate: the time of one in a thread times
+/// those that a processor makes in a second. Fitted to the sums of `device-prove` on an H200
+/// with windows of several widths; `peer-prove` has what came of it. An addition in G2
+/// takes longer, and the device makes as many fewer.
 const ADDITIONS_PER_PROCESSOR: u64 = 331;
 /// Threads that turn the buckets of a window into its sum.
 const INTEGRATE_THREADS: u64 = 256;
@@ -384,8 +385,6 @@ impl Needs<'_> {
             list_bytes,
             ..
         } = *self;
-        let whole = Workspace::of(sizes, &counts, &cutting, c_source);
-        let asked = whole.total() + list_bytes + key_bytes;
         let pieces = (PIECE_LOG_MIN.min(piece_log_max)..=piece_log_max)
             .rev()
             .map(move |log| {
@@ -393,19 +392,26 @@ impl Needs<'_> {
                 let asked = workspace.total() + list_bytes;
                 (Way::InPieces(log), workspace, asked)
             });
-        let whole = is_key_resident.then_some((Way::Whole, whole, asked));
+        let whole = is_key_resident.then(|| {
+            let workspace = Workspace::of(sizes, &counts, &cutting, c_source);
+            let asked = workspace.total() + list_bytes + key_bytes;
+            (Way::Whole, workspace, asked)
+        });
         whole.into_iter().chain(pieces)
     }
 
     /// Those for which there is room, the best first: where a key comes in pieces, the
     /// largest that leave room for every slot, and after these what leaves some without.
-    pub(super) fn ways_within(&self, room: u64) -> Vec<(Way, Workspace, u64)> {
-        let mut ways: Vec<_> = self.ways().filter(|&(.., asked)| asked <= room).collect();
-        ways.sort_by_key(|(way, workspace, asked)| {
-            let others = workspace.slot() * (self.slots as u64 - 1);
-            matches!(way, Way::InPieces(_)) && asked + others > room
-        });
-        ways
+    pub(super) fn ways_within(&self, room: u64) -> impl Iterator<Item = (Way, Workspace, u64)> {
+        let within = move |is_short: bool| {
+            self.ways().filter(move |(way, workspace, asked)| {
+                let others = workspace.slot() * (self.slots as u64 - 1);
+                let leaves_some_without = *way != Way::Whole && asked + others > room;
+                *asked <= room && leaves_some_without == is_short
+            })
+        };
+        // None is worked out before it is wanted.
+        within(false).chain(std::iter::once_with(move || within(true)).flatten())
     }
 
     /// Bytes that a proof takes at the least, with nothing else on the device.
@@ -419,7 +425,7 @@ impl Needs<'_> {
     pub(super) fn table(&self, arena_bytes: u64, fixed_bytes: u64) -> String {
         let slots = self.slots;
         let room = arena_bytes.saturating_sub(fixed_bytes);
-        let Some((way, workspace, asked)) = self.ways_within(room).into_iter().next() else {
+        let Some((way, workspace, asked)) = self.ways_within(room).next() else {
             let least = self.least_bytes();
             return format!("a proof takes {least} bytes at least, the device has room for {room}");
         };

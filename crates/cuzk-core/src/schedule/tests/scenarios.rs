@@ -277,57 +277,47 @@ fn a_hung_device_costs_the_time_until_it_is_given_up(mutation: Option<Mutation>)
     assert_eq!(on_other.count(), 1, "it gets no part any more");
 }
 
-/// The device never has a moment for it: jobs of a higher priority come as fast as they
-/// are proved. Without the limit it is last, with it its turn comes after two of them.
+/// When a low job of so many parts that comes at `at` has ended, among jobs of a higher
+/// priority that come as fast as they are proved.
+fn end_of_a_low_job(
+    at: f64,
+    parts: usize,
+    slots: usize,
+    overtaken_max: Option<u64>,
+    mutation: Option<Mutation>,
+) -> f64 {
+    let high = |index| Arrival {
+        at: f64::from(index) * PROOF * 0.9,
+        ..Arrival::new(Priority::High, 1, 0)
+    };
+    let mut arrivals: Vec<Arrival> = (0..200).map(high).collect();
+    let before = arrivals.iter().filter(|high| high.at < at).count();
+    let low = Arrival {
+        at,
+        ..Arrival::new(Priority::Low, parts, 0)
+    };
+    arrivals.insert(before, low);
+    let mut spec = with_devices(spec(0.5), &[1.0], slots);
+    spec.limits.overtaken_max = overtaken_max.map(Duration::from_secs);
+    let world = run(spec, arrivals, mutation);
+    world.completed[&JobId(before as u64 + 1)]
+}
+
+/// The device never has a moment for it. Without the limit it is last, with it its turn
+/// comes after two of them.
 fn an_overtaken_job_moves_up(mutation: Option<Mutation>) {
-    let arrivals = || {
-        let high = |index| Arrival {
-            at: f64::from(index) * PROOF * 0.9,
-            ..Arrival::new(Priority::High, 1, 0)
-        };
-        let mut arrivals: Vec<Arrival> = (0..200).map(high).collect();
-        let low = Arrival {
-            at: 20.0,
-            ..Arrival::new(Priority::Low, 3, 0)
-        };
-        arrivals.insert(12, low);
-        arrivals
-    };
-    let end = |overtaken_max: Option<u64>, mutation| {
-        let mut spec = spec(0.5);
-        spec.limits.overtaken_max = overtaken_max.map(Duration::from_secs);
-        let world = run(spec, arrivals(), mutation);
-        world.completed[&JobId(13)]
-    };
-    assert!(end(None, None) > 300.0, "it starves without the limit");
-    let end = end(Some(40), mutation);
+    let end = end_of_a_low_job(20.0, 3, 2, None, None);
+    assert!(end > 300.0, "it starves without the limit");
+    let end = end_of_a_low_job(20.0, 3, 2, Some(40), mutation);
     // Twice the limit, what was before it then, and its own three parts.
     assert!(end <= 20.0 + 2.0 * 40.0 + 12.0 * PROOF, "ended at {end}");
 }
 
 /// The same for a part that has started, and then sees every slot go to another.
 fn an_overtaken_part_moves_up(mutation: Option<Mutation>) {
-    let arrivals = || {
-        let high = |index| Arrival {
-            at: f64::from(index) * PROOF * 0.9,
-            ..Arrival::new(Priority::High, 1, 0)
-        };
-        let mut arrivals: Vec<Arrival> = (0..200).map(high).collect();
-        let low = Arrival {
-            at: 1.0,
-            ..Arrival::new(Priority::Low, 1, 0)
-        };
-        arrivals.insert(1, low);
-        arrivals
-    };
-    let end = |overtaken_max: Option<u64>, mutation| {
-        let mut spec = with_devices(spec(0.5), &[1.0], 1);
-        spec.limits.overtaken_max = overtaken_max.map(Duration::from_secs);
-        let world = run(spec, arrivals(), mutation);
-        world.completed[&JobId(2)]
-    };
-    assert!(end(None, None) > 300.0, "it starves without the limit");
-    let end = end(Some(40), mutation);
+    let end = end_of_a_low_job(1.0, 1, 1, None, None);
+    assert!(end > 300.0, "it starves without the limit");
+    let end = end_of_a_low_job(1.0, 1, 1, Some(40), mutation);
     assert!(end <= 1.0 + 2.0 * 40.0 + 6.0 * PROOF, "ended at {end}");
 }
 
