@@ -37,14 +37,7 @@ fn join(records: Vec<Record>) -> anyhow::Result<Record> {
         let (command, date) = (next.command, next.date);
         let cases = std::mem::take(&mut next.cases);
         let cases_before = std::mem::take(&mut joined.cases);
-        tested(&mut joined.tuning, &next.tuning);
-        for (switch, values) in &mut next.tuning {
-            if let (Value::String(_), Some(all @ Value::String(_))) =
-                (&*values, joined.tuning.get(switch))
-            {
-                values.clone_from(all);
-            }
-        }
+        list_both(&mut joined.tuning, &mut next.tuning);
         let context = Record {
             command: joined.command.clone(),
             date: joined.date.clone(),
@@ -70,10 +63,12 @@ fn join(records: Vec<Record>) -> anyhow::Result<Record> {
     Ok(joined)
 }
 
-/// Adds the values of switches that both list, as the measurement lists several: `1, 2, 4`.
-fn tested(tuning: &mut BTreeMap<String, Value>, more: &BTreeMap<String, Value>) {
-    for (switch, values) in tuning {
-        let (Value::String(values), Some(Value::String(more))) = (values, more.get(switch)) else {
+/// Gives both the values of either, of switches that both list as the measurement lists
+/// several: `1, 2, 4`.
+fn list_both(left: &mut BTreeMap<String, Value>, right: &mut BTreeMap<String, Value>) {
+    for (switch, values) in left {
+        let (Value::String(values), Some(Value::String(more))) = (values, right.get_mut(switch))
+        else {
             continue;
         };
         for value in more.split(", ") {
@@ -82,6 +77,7 @@ fn tested(tuning: &mut BTreeMap<String, Value>, more: &BTreeMap<String, Value>) 
                 values.push_str(value);
             }
         }
+        more.clone_from(values);
     }
 }
 
