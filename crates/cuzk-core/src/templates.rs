@@ -1,7 +1,7 @@
 //! Circuits that repeat, each stored once and counted in the budget.
 //!
-//! A circuit is surveyed when its first part is synthesised. While one part surveys it,
-//! others are synthesised whole; nobody waits. Templates that no part uses can be
+//! A circuit is surveyed when its first part is synthesised, or before the server is ready.
+//! While one part surveys it, others are synthesised whole; nobody waits. Templates that no part uses can be
 //! reclaimed, and come back with the next part, from the first block alone if a survey
 //! of this process found that it tells the rest. A file is not believed in that: what it
 //! says could cost proofs.
@@ -71,12 +71,10 @@ enum Known {
     /// It was cut, and gave its memory back: parts that were made with it may still be
     /// in flight.
     Reclaimed,
-    /// It does not repeat.
-    Differs,
     /// The next part is synthesised whole.
     Doubted,
     /// All parts are synthesised whole.
-    Distrusted,
+    Whole(Obstacle),
 }
 
 /// How a part is to be synthesised.
@@ -106,12 +104,11 @@ impl Templates {
         match known.get(circuit) {
             Some(Known::Cut(cut)) => Found::Cut(Arc::clone(cut)),
             Some(Known::Surveyed) => Found::Whole(Obstacle::Surveyed),
-            Some(Known::Differs) => Found::Whole(Obstacle::Differs),
             Some(Known::Doubted) => {
                 known.remove(circuit);
                 Found::Whole(Obstacle::Doubted)
             }
-            Some(Known::Distrusted) => Found::Whole(Obstacle::Doubted),
+            Some(Known::Whole(obstacle)) => Found::Whole(*obstacle),
             Some(Known::Reclaimed) | None => {
                 known.insert(circuit.clone(), Known::Surveyed);
                 Found::Unknown(Surveying {
@@ -135,7 +132,8 @@ impl Templates {
 
     /// The stored rows are not those of the parts.
     pub(crate) fn differs(&self, circuit: &CircuitId) {
-        let before = self.known().insert(circuit.clone(), Known::Differs);
+        let whole = Known::Whole(Obstacle::Differs);
+        let before = self.known().insert(circuit.clone(), whole);
         // Its reservation is given back without the lock.
         drop(before);
     }
@@ -156,7 +154,7 @@ impl Templates {
         let next = if *count < DOUBTS_MAX {
             Known::Doubted
         } else {
-            Known::Distrusted
+            Known::Whole(Obstacle::Doubted)
         };
         let before = known.insert(circuit.clone(), next);
         // Its reservation is given back without the lock.
@@ -250,9 +248,9 @@ impl Surveying<'_> {
         cut
     }
 
-    /// The circuit does not repeat.
-    pub(crate) fn differs(mut self) {
-        self.end(Known::Differs);
+    /// All parts of the circuit are synthesised whole.
+    pub(crate) fn whole(mut self, obstacle: Obstacle) {
+        self.end(Known::Whole(obstacle));
     }
 
     fn end(&mut self, known: Known) {

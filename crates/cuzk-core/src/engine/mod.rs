@@ -19,7 +19,7 @@ use cuzk_synth::HintStore;
 pub use job::{Blinding, Canceller, JobHandle, JobOptions, PartReport, ProofReply};
 
 use crate::backends::{Backends, DeviceState};
-use crate::config::{Config, KeyTier, Sizing, Synthesis};
+use crate::config::{Config, KeyTier};
 use crate::crew::Crew;
 use crate::error::ProveError;
 use crate::keystore::KeyStore;
@@ -222,9 +222,7 @@ impl Engine {
 
     /// Whether a synthesis of the circuit is likely to take all threads.
     fn is_shared(&self, circuit: &dyn CircuitSpec) -> bool {
-        let tuning = &self.shared.tuning;
-        let is_cut = tuning.synthesis == Synthesis::Segments && tuning.sizing == Sizing::Exact;
-        is_cut && circuit.cut().is_some()
+        stage::asked(&self.shared) == Ok(true) && circuit.cut().is_some()
     }
 
     /// Parts of the circuit that may be in flight at the same time, and so have columns.

@@ -25,7 +25,7 @@ pub(crate) use prove::prove;
 #[cfg(test)]
 pub(crate) use reserve::budget_priority;
 pub(crate) use reserve::{check_fits, need, reserve, sizes_from_key};
-pub(crate) use survey::store;
+pub(crate) use survey::{asked, store};
 pub(crate) use synthesise::{Filled, synthesise};
 pub(crate) use verify::verify;
 

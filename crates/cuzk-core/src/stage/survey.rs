@@ -27,7 +27,7 @@ const BYTES_PER_ROW: u64 = 160;
 pub(super) type Known = Result<Arc<CutCircuit>, Obstacle>;
 
 /// Why parts of circuits that repeat are not synthesised in segments, or that they are.
-pub(super) fn asked(shared: &Shared) -> Result<bool, Obstacle> {
+pub(crate) fn asked(shared: &Shared) -> Result<bool, Obstacle> {
     match (shared.tuning.synthesis, shared.tuning.sizing) {
         (Synthesis::Whole, _) => Ok(false),
         (Synthesis::Segments, Sizing::Growing) => Err(Obstacle::Growing),
@@ -94,7 +94,7 @@ impl Look<'_> {
         let hint = shared.shapes.cut(&id);
         if let Some(CutHint::Uncut(reason)) = hint {
             tracing::info!(circuit = %id, reason, "synthesised whole, as an earlier survey found");
-            surveying.differs();
+            surveying.whole(Obstacle::Differs);
             return Ok(Err(Obstacle::Differs));
         }
         let (template, memory) = match self.with_memory(&surveying, work, hint)? {
@@ -105,13 +105,12 @@ impl Look<'_> {
             Surveyed::Uncut(uncut @ Uncut::TooLarge { .. }) => {
                 let reason = uncut.to_string();
                 tracing::warn!(circuit = %id, reason, "synthesised whole: its rows are not stored");
-                shared.metrics.cuts_refused.add(1);
-                surveying.differs();
-                return Ok(Err(Obstacle::Differs));
+                surveying.whole(Obstacle::NoMemory);
+                return Ok(Err(Obstacle::NoMemory));
             }
             Surveyed::Uncut(uncut) => {
                 self.refuse(uncut.to_string());
-                surveying.differs();
+                surveying.whole(Obstacle::Differs);
                 return Ok(Err(Obstacle::Differs));
             }
         };
