@@ -12,7 +12,7 @@ const ARCHS: [&str; 6] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"
 
 /// Functions that sppark's headers declare and `cuda/devices.cu` defines, under names of
 /// ours: sppark compiles its own where it sees the compiler.
-const DEVICE_LIST: [&str; 4] = ["all_gpus", "gpu_props", "ngpus", "select_gpu"];
+const DEVICE_LIST: [&str; 3] = ["gpu_props", "ngpus", "select_gpu"];
 
 /// Does nothing without the feature `cuda`.
 pub(crate) fn compile() {

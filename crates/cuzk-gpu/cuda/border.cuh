@@ -80,6 +80,10 @@ int32_t guarded(const cuzk_device* device, cuzk_message message, Body body) noex
     }
 }
 
+// The device of an ordinal, with a context. The first time it is numbered `id`, and
+// `prepare` makes what the library keeps of it; of at most `most` devices.
+const gpu_t& opened(int32_t ordinal, void (*prepare)(size_t id, size_t most));
+
 // Blocks for `count` threads of `per_block`, at most `most`: kernels stride.
 inline uint32_t blocks(size_t count, uint32_t per_block, uint32_t most) {
     const size_t wanted = (count + per_block - 1) / per_block;
