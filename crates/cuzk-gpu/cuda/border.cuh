@@ -14,13 +14,39 @@
 
 #include "border.h"
 
+namespace cuzk {
+
+// One of the counters that each device has for the kernel that fills buckets: two sums
+// that run at the same time must not share one.
+class counter {
+    int ordinal;
+
+public:
+    // As many of one device may be held at a time.
+    static constexpr uint32_t MOST = 64;
+
+    uint32_t number;
+
+    explicit counter(int ordinal);
+    ~counter();
+    counter(const counter&) = delete;
+    counter& operator=(const counter&) = delete;
+};
+
+}  // namespace cuzk
+
+// Whoever opens a device has one, with a stream of its own.
 struct cuzk_device {
     const gpu_t& gpu;
+    cuzk::counter counter;
     stream_t stream;
     uint32_t processors;
 
     explicit cuzk_device(const gpu_t& gpu)
-        : gpu(gpu), stream(gpu.id()), processors(static_cast<uint32_t>(gpu.sm_count())) {}
+        : gpu(gpu),
+          counter(gpu.cid()),
+          stream(gpu.id()),
+          processors(static_cast<uint32_t>(gpu.sm_count())) {}
 };
 
 namespace cuzk {

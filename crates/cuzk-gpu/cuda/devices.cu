@@ -5,6 +5,7 @@
 // were opened, numbered in the order of that, and a device that could not be opened can be
 // opened again.
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -18,6 +19,11 @@ std::mutex listing;
 // They live as long as the process: tables and streams of the library refer to them.
 std::vector<const gpu_t*> devices;
 
+std::mutex counting;
+// A bit for each counter that is held, by the device's ordinal.
+std::map<int, uint64_t> held;
+static_assert(cuzk::counter::MOST == 64, "a bit each");
+
 const gpu_t* find(int32_t ordinal) {
     const std::lock_guard<std::mutex> guard(listing);
     for (const gpu_t* gpu : devices) {
@@ -29,6 +35,21 @@ const gpu_t* find(int32_t ordinal) {
 }
 
 }  // namespace
+
+cuzk::counter::counter(int ordinal) : ordinal(ordinal), number(0) {
+    const std::lock_guard<std::mutex> guard(counting);
+    uint64_t& bits = held[ordinal];
+    while (number < MOST && (bits >> number & 1) != 0) {
+        number++;
+    }
+    require(number < MOST, "64 users of this device in one process");
+    bits |= uint64_t(1) << number;
+}
+
+cuzk::counter::~counter() {
+    const std::lock_guard<std::mutex> guard(counting);
+    held[ordinal] &= ~(uint64_t(1) << number);
+}
 
 const gpu_t& cuzk::opened(int32_t ordinal, void (*prepare)(size_t id, size_t most)) {
     // One at a time: `prepare` numbers what it makes as this list does.

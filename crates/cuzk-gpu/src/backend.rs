@@ -180,8 +180,9 @@ impl Completion {
     /// Gives the columns back: nothing reads them any more.
     pub fn columns_read(&self, columns: Columns) {
         // A dropped `Pending` has waited for its columns or never will: then they
-        // are dropped here, which returns their buffers to the pool.
-        let _ = self.columns.send(columns);
+        // are dropped here, which returns their buffers to the pool. So is what would be
+        // given back a second time.
+        let _ = self.columns.try_send(columns);
     }
 
     /// Completes the proof.
