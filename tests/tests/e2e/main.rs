@@ -10,6 +10,7 @@ mod one_proof;
 mod python;
 mod refused;
 mod replay;
+mod scaling;
 mod served;
 mod support;
 mod synth;

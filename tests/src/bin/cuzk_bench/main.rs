@@ -44,6 +44,8 @@ enum Command {
     Params(params::Options),
     /// What a device does with its time that never waits for synthesis.
     Replay(replay::Options),
+    /// Several devices at the same time, beside each alone.
+    Scaling(replay::scaling::Options),
     /// Synthesis of parts, beside bellperson's, or the check of all rows of one part.
     Synth(synth::Options),
     /// The prover's stage on a GPU.
@@ -81,6 +83,7 @@ fn main() -> Result<()> {
         Command::OneProof(options) => one_proof::run(&options),
         Command::Params(options) => params::run(&options),
         Command::Replay(options) => replay::run(&options),
+        Command::Scaling(options) => replay::scaling::run(&options),
         Command::Synth(options) => synth::run(&options),
         #[cfg(feature = "cuda")]
         Command::DeviceProve(options) => device_prove::run(&options),
