@@ -40,8 +40,8 @@ pub struct DeviceOptions {
     /// brought once for all of them. They must be in slots at the same time; with twice as
     /// many slots the next ones upload meanwhile.
     pub key_batch: usize,
-    /// Most points of a piece of a key that is streamed, as a logarithm, 5 to 24. Two pieces
-    /// have a place on the device, at 192 bytes a point.
+    /// Most points of a piece of a key that is streamed, as a logarithm, 5 to 24; half as
+    /// many in G2. Four pieces have a place on the device, or three, at 96 bytes a point.
     pub key_piece_log_max: u32,
     /// Whether a proof begins when its first column is on the device, and not when all are.
     pub is_early: bool,
