@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use bellpepper_core::SynthesisError;
@@ -67,6 +68,14 @@ pub enum SynthError {
         blocks: usize,
         /// Segments asked for.
         segments: usize,
+    },
+    /// A segment was to have blocks that its circuit does not.
+    #[error("blocks {asked:?} were asked for, the circuit has {blocks}")]
+    NoSuchBlocks {
+        /// Blocks asked for.
+        asked: Range<usize>,
+        /// Blocks of the circuit.
+        blocks: usize,
     },
 }
 

@@ -288,6 +288,43 @@ fn a_panic_in_any_block_leaves_the_template_whole() {
     }
 }
 
+/// Any blocks that there are, also none, and no others.
+#[test]
+fn columns_alone_are_those_of_the_blocks_that_were_asked_for() {
+    let template = PLAIN.survey().expect("it repeats");
+    let (whole, _) = PLAIN.whole();
+    let (shared, block) = (template.shared(), template.block());
+    let alone = |blocks: Range<usize>| -> Result<GrownColumns, String> {
+        let count = blocks.len().min(PLAIN.blocks);
+        let mut own = dirty(&Sizes {
+            inputs: 0,
+            aux: count * block.aux,
+            constraints: count * block.constraints,
+        });
+        let columns = template
+            .alone(into(&mut own), None, blocks.clone())
+            .map_err(|error| error.to_string())?;
+        let fill = |pass: &mut Pass<'_>| PLAIN.synthesize(pass, blocks, true);
+        template.fill(columns, fill).expect("a good witness");
+        Ok(own)
+    };
+    for first in 0..=PLAIN.blocks {
+        for end in first..=PLAIN.blocks {
+            let own = alone(first..end).expect("such blocks");
+            let begin = shared.constraints + first * block.constraints;
+            assert_eq!(own.a, whole.a[begin..][..own.a.len()]);
+            let begin = shared.aux + first * block.aux;
+            assert_eq!(own.aux, whole.aux[begin..][..own.aux.len()]);
+        }
+    }
+    #[expect(clippy::reversed_empty_ranges, reason = "it is refused")]
+    let others = [0..5, 4..5, 5..5, 3..2, 0..usize::MAX, usize::MAX..0];
+    for blocks in others {
+        let want = format!("blocks {blocks:?} were asked for, the circuit has 4");
+        assert_eq!(alone(blocks).expect_err("no such blocks"), want);
+    }
+}
+
 /// Bytes that a survey may take are told before they are taken.
 #[test]
 fn a_survey_of_too_many_links_is_refused() {
