@@ -152,14 +152,17 @@ pub enum HintError {
         /// Where and why it could not be parsed.
         source: serde_json::Error,
     },
-    /// The file was written by a version that kept other things.
-    #[error("hint file {}: version {have}, this program reads version {want}", path.display())]
+    /// The file was written by a program that keeps other things.
+    #[error(
+        "hint file {} is of version {have}, this program knows up to {want}",
+        path.display()
+    )]
     Version {
         /// The file.
         path: PathBuf,
         /// Version in the file.
-        have: u32,
+        have: u64,
         /// Version this program reads.
-        want: u32,
+        want: u64,
     },
 }
