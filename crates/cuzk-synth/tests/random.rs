@@ -209,7 +209,7 @@ impl Random {
         assert_eq!(template.densities(), assigned.densities);
         for segments in all
             .map(|segment| segment + 1)
-            .filter(|count| self.count % count == 0)
+            .filter(|count| self.count.is_multiple_of(*count))
         {
             let dirty = |len: usize| vec![Scalar::from(77); len];
             let mut columns = GrownColumns {
