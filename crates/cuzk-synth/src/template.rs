@@ -150,10 +150,18 @@ impl Template {
     }
 
     /// Bytes that each segment but the first takes beside the columns while it is filled:
-    /// the variables that all blocks share, without those which it leaves out.
+    /// the variables that all blocks share, without those which it leaves out, and once more
+    /// those that a block uses. Its public inputs are not counted.
     pub fn segment_bytes(&self) -> u64 {
         let left_out = self.apart.map_or(0, |apart| apart.extent.aux);
-        ((self.shared.aux - left_out) * size_of::<Scalar>()) as u64
+        let shared = (self.shared.aux - left_out) * size_of::<Scalar>();
+        shared as u64 + self.first_segment_bytes()
+    }
+
+    /// Bytes that the first segment takes, which has what is shared in the columns.
+    pub fn first_segment_bytes(&self) -> u64 {
+        let linked = self.links.first().map_or(0, |links| links.len());
+        (linked * size_of::<Scalar>()) as u64
     }
 
     /// One block.

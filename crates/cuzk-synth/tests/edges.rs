@@ -164,8 +164,11 @@ fn into(columns: &mut GrownColumns) -> AssignColumns<'_> {
 fn what_stands_apart_is_left_out_by_all_segments_but_the_first() {
     let scalars = |count: usize| (count * size_of::<Scalar>()) as u64;
     let shared = |circuit: &Squares| 1 + circuit.before + circuit.after;
+    // A block uses the first shared variable and the last.
+    let linked = 2;
     let template = PLAIN.segments_are_the_whole();
-    assert_eq!(template.segment_bytes(), scalars(shared(&PLAIN)));
+    assert_eq!(template.segment_bytes(), scalars(shared(&PLAIN) + linked));
+    assert_eq!(template.first_segment_bytes(), scalars(linked));
     for (uses_apart, input_apart) in [(true, false), (false, true)] {
         // Such a thing does not stand apart, and no segment leaves it out.
         let circuit = Squares {
@@ -175,7 +178,7 @@ fn what_stands_apart_is_left_out_by_all_segments_but_the_first() {
         };
         let template = circuit.segments_are_the_whole();
         let all = shared(&circuit) + circuit.apart;
-        assert_eq!(template.segment_bytes(), scalars(all));
+        assert_eq!(template.segment_bytes(), scalars(all + linked));
     }
     let (first, last) = (
         Squares { before: 0, ..PLAIN },
@@ -183,7 +186,7 @@ fn what_stands_apart_is_left_out_by_all_segments_but_the_first() {
     );
     for circuit in [first, last, Squares { apart: 0, ..PLAIN }] {
         let template = circuit.segments_are_the_whole();
-        assert_eq!(template.segment_bytes(), scalars(shared(&circuit)));
+        assert_eq!(template.segment_bytes(), scalars(shared(&circuit) + linked));
     }
 }
 

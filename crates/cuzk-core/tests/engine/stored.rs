@@ -556,7 +556,8 @@ fn a_panic_in_any_block_ends_its_job_alone() {
     assert_eq!(counts(&engine)[1..], [0, 0]);
 }
 
-/// What all blocks share is in the columns once, and beside them once a thread.
+/// What all blocks share is in the columns once, and beside them once a thread, with the
+/// one of them that a block uses.
 #[test]
 fn what_segments_hold_beside_the_columns_is_counted() {
     let wide = Chains {
@@ -574,7 +575,7 @@ fn what_segments_hold_beside_the_columns_is_counted() {
     let first = prove(&engine, &job).expect("a good job");
     assert_eq!(first.synthesis(), "segments");
     let usage = engine.budget().usage();
-    let beside = 3 * 2_001 * size_of::<Scalar>() as u64;
+    let beside = (3 * (2_001 + 1) + 1) * size_of::<Scalar>() as u64;
     for (room, synthesis) in [(beside, "segments"), (beside - 1, "whole-no-memory")] {
         let used = engine.budget().usage().used_bytes;
         let other = PLENTY - used - room;
