@@ -34,11 +34,12 @@ impl CutCircuit {
     }
 
     /// The most bytes that segments take beside the columns when so many threads fill
-    /// them. The first segment writes all into the columns.
+    /// them. The first segment writes what is shared into the columns.
     pub(crate) fn beside_bytes(&self, threads: usize) -> u64 {
         let others = threads.min(self.template.blocks().saturating_sub(1));
         let each = self.template.segment_bytes();
         each.saturating_mul(others as u64)
+            .saturating_add(self.template.first_segment_bytes())
     }
 }
 

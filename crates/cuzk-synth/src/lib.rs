@@ -43,6 +43,7 @@ mod assign;
 mod count;
 mod qap;
 
+mod allowance;
 mod rows;
 mod survey;
 mod template;

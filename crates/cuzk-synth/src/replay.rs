@@ -97,13 +97,18 @@ impl Template {
     /// segment.
     ///
     /// # Errors
-    /// [`SynthError::HintTooSmall`] if a column is too short.
+    /// [`SynthError::HintTooSmall`] if a column is too short,
+    /// [`SynthError::NoSuchBlocks`] if the circuit has not all of the blocks.
     pub fn alone<'a>(
         &self,
         own: AssignColumns<'a>,
         shared: Option<AssignColumns<'a>>,
         blocks: Range<usize>,
     ) -> Result<SegmentColumns<'a>, SynthError> {
+        if blocks.start > blocks.end || blocks.end > self.blocks() {
+            let (asked, blocks) = (blocks, self.blocks());
+            return Err(SynthError::NoSuchBlocks { asked, blocks });
+        }
         let first = blocks.start;
         let blocks = blocks.len();
         let extent = Extent::default().and(blocks, self.block());
@@ -159,6 +164,10 @@ impl Template {
     /// # Errors
     /// [`SynthError::Circuit`] if the circuit refused its witness,
     /// [`SynthError::OtherSegment`] if it is not of the template, [`SynthError::GivenUp`].
+    ///
+    /// # Panics
+    /// If `columns` were cut by a template of other sizes, or have a column for C which
+    /// the template [has not](Template::has_c).
     pub fn fill(
         &self,
         columns: SegmentColumns<'_>,
@@ -209,6 +218,9 @@ impl Template {
 
     /// The public inputs of a part whose segments are filled, in the order of its
     /// segments, with the rows that Groth16 adds for them.
+    ///
+    /// # Panics
+    /// If `filled` are not all segments that were cut with `rest`.
     pub fn finish(&self, rest: RestColumns<'_>, filled: Vec<FilledSegment>) -> Vec<Scalar> {
         let RestColumns { columns, inputs } = rest;
         let mut all = Vec::with_capacity(inputs);
@@ -220,7 +232,7 @@ impl Template {
             };
             all.extend_from_slice(&segment.inputs[own..]);
         }
-        debug_assert_eq!(all.len(), inputs);
+        assert_eq!(all.len(), inputs, "the inputs of all segments");
         let AssignColumns { a, b, c, aux } = columns;
         a[..inputs].copy_from_slice(&all);
         a[inputs..].fill(Scalar::ZERO);

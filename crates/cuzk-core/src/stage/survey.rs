@@ -156,17 +156,22 @@ impl Look<'_> {
         let rows = sizes_from_key(self.key).constraints as u64;
         let bound = rows.saturating_mul(BYTES_PER_ROW);
         let bound = bound.clamp(SURVEY_BYTES_MIN, SURVEY_BYTES_MAX);
+        let mut too_few = 0;
         if let Some(CutHint::Repeats { survey_bytes }) = hint {
-            let bytes = survey_bytes.clamp(SURVEY_BYTES_MIN, bound);
             // The file may say too much, or too little.
-            if let Some(memory) = surveying.memory(work.as_deref_mut(), bytes) {
+            let bytes = survey_bytes.max(SURVEY_BYTES_MIN);
+            if bytes < bound
+                && let Some(memory) = surveying.memory(work.as_deref_mut(), bytes)
+            {
                 match self.survey(memory)? {
-                    Surveyed::Uncut(Uncut::TooLarge { .. }) => {}
+                    Surveyed::Uncut(Uncut::TooLarge { .. }) => too_few = bytes,
                     surveyed => return Ok(surveyed),
                 }
             }
         }
-        let mut asks = [bound, bound / 2, bound / 4].into_iter();
+        // What was too little would be so again.
+        let asks = [bound, bound / 2, bound / 4].into_iter();
+        let mut asks = asks.filter(|&bytes| bytes > too_few);
         let Some(memory) = asks.find_map(|bytes| surveying.memory(work.as_deref_mut(), bytes))
         else {
             return Ok(Surveyed::NoMemory);
