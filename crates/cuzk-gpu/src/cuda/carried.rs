@@ -197,8 +197,10 @@ impl<'a, 'o> Carried<'a, 'o> {
         let options = &self.owner.options;
         // A key that comes in pieces would want its lists in pieces.
         let is_resident = matches!(held.points, Points::Resident(_));
-        let is_split = options.is_split_on_host && is_resident;
-        let is_b_g2 = options.is_b_g2_on_host;
+        // The host's columns are not what a watcher makes of the device's.
+        let is_as_uploaded = self.watch.is_none();
+        let is_split = options.is_split_on_host && is_resident && is_as_uploaded;
+        let is_b_g2 = options.is_b_g2_on_host && is_as_uploaded;
         let (threads, columns) = (Arc::clone(threads), Arc::clone(columns));
         let (inputs, shape) = (self.statement.inputs.to_vec(), Arc::clone(self.shape));
         on_thread("sorting scalars", move || {

@@ -112,8 +112,15 @@ impl PiecePlaces {
     }
 }
 
-/// One of the proofs that have something.
-struct Counted(Rc<Cell<usize>>);
+/// One of those that have something: proofs, and keys that are brought ahead of theirs.
+pub(super) struct Counted(Rc<Cell<usize>>);
+
+impl Counted {
+    fn of(count: &Rc<Cell<usize>>) -> Self {
+        count.set(count.get() + 1);
+        Self(Rc::clone(count))
+    }
+}
 
 impl Drop for Counted {
     fn drop(&mut self) {
@@ -193,6 +200,11 @@ impl Holdings {
             fixed_bytes: Rc::default(),
             arena,
         }
+    }
+
+    /// Has others wait for memory as if a proof had it that ends later.
+    pub(super) fn counted(&self) -> Counted {
+        Counted::of(&self.proofs)
     }
 
     /// Bytes that nobody has.
@@ -364,14 +376,13 @@ impl Holdings {
             Points::Pieces { places, .. } => self.places = Some(Rc::clone(places)),
         }
         self.scratch = Some(Rc::clone(&scratch));
-        self.proofs.set(self.proofs.get() + 1);
         Some(Held {
             slot,
             scratch,
             workspace: *workspace,
             lists,
             points,
-            _counted: Counted(Rc::clone(&self.proofs)),
+            _counted: self.counted(),
         })
     }
 
