@@ -152,7 +152,8 @@ impl Idle {
     /// Milliseconds in which one thing was lacking.
     pub fn lacking_ms(&self, lack: Lack) -> f64 {
         let those = self.stretches.iter().filter(|one| one.lack == lack);
-        those.map(|one| one.end_ms - one.start_ms).sum()
+        // A sum of nothing is -0.
+        those.fold(0.0, |sum, one| sum + (one.end_ms - one.start_ms))
     }
 }
 
