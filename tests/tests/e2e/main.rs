@@ -6,6 +6,7 @@ mod bytes;
 mod deadline;
 mod draw;
 mod ends;
+mod live;
 mod one_proof;
 mod python;
 mod refused;

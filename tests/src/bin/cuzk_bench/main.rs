@@ -10,6 +10,7 @@ mod draw;
 mod kernels;
 #[cfg(feature = "cuda")]
 mod key_load;
+mod live;
 mod one_proof;
 mod params;
 #[cfg(feature = "cuda")]
@@ -38,6 +39,8 @@ enum Command {
     CpuProve(cpu_prove::Options),
     /// Spans that a measurement wrote, as a picture.
     Draw(draw::Options),
+    /// A whole engine with many jobs: what limits it, and what its device waits for.
+    Live(live::Options),
     /// One proof of any kind and size, judged by the stock verifier.
     OneProof(one_proof::Options),
     /// Key generation beside bellperson's.
@@ -80,6 +83,7 @@ fn main() -> Result<()> {
     match Bench::parse().command {
         Command::CpuProve(options) => cpu_prove::run(&options),
         Command::Draw(options) => draw::run(&options),
+        Command::Live(options) => live::run(&options),
         Command::OneProof(options) => one_proof::run(&options),
         Command::Params(options) => params::run(&options),
         Command::Replay(options) => replay::run(&options),
