@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::support::key;
 
-const JOBS: usize = 4;
+const JOBS: usize = 3;
 
 fn number(value: &Value, name: &str) -> f64 {
     let number = value[name].as_f64();

@@ -31,7 +31,7 @@ pub(crate) struct Options {
     /// The kinds, by turns: porep, snap, wpost, winning.
     #[arg(long, value_delimiter = ',', required = true)]
     kind: Vec<ProofKind>,
-    /// The sector size: 2KiB, 8MiB or 512MiB. Above 2 KiB the requests are synthetic.
+    /// The sector size: 2KiB, 8MiB or 512MiB. The requests are synthetic.
     #[arg(long, value_name = "SIZE", default_value = "2KiB")]
     sector_size: SectorSize,
     /// Jobs of a round, all submitted at once.

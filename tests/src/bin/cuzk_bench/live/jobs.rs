@@ -1,10 +1,10 @@
 //! The jobs: a request of each kind, as often as it takes.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bellperson::groth16::{PreparedVerifyingKey, Proof};
 use blstrs::Bls12;
 use cuzk_core::schedule::Priority;
@@ -13,7 +13,7 @@ use cuzk_filecoin::fixture::{self, FixtureOptions};
 use cuzk_filecoin::{FilecoinCircuit, FilecoinWorkload, ProofKind, Request, SectorSize};
 
 use super::{On, Options};
-use crate::{bed, one_proof};
+use crate::bed;
 
 const REQUEST_SEED: u64 = 1;
 
@@ -107,19 +107,11 @@ impl Jobs {
     }
 }
 
+/// A synthetic request: no file is needed where this runs.
 fn request(kind: ProofKind, size: SectorSize) -> Result<Request> {
-    let json = match size {
-        SectorSize::KiB2 => {
-            let path: PathBuf = one_proof::real_request(kind);
-            std::fs::read(&path).with_context(|| path.display().to_string())?
-        }
-        _ => {
-            let options = FixtureOptions::default();
-            let mut json = Vec::new();
-            fixture::generate(kind, size, REQUEST_SEED, &options)?.write_json(&mut json)?;
-            json
-        }
-    };
+    let options = FixtureOptions::default();
+    let mut json = Vec::new();
+    fixture::generate(kind, size, REQUEST_SEED, &options)?.write_json(&mut json)?;
     let begin = Instant::now();
     let request = Request::from_json(&json)?;
     // The engine does not: whoever takes requests from others checks them before.
@@ -130,7 +122,7 @@ fn request(kind: ProofKind, size: SectorSize) -> Result<Request> {
 }
 
 #[cfg(feature = "cuda")]
-fn make_keys(on: On, directory: &std::path::Path, circuits: &[FilecoinCircuit]) -> Result<()> {
+fn make_keys(on: On, directory: &Path, circuits: &[FilecoinCircuit]) -> Result<()> {
     if on == On::Cpu {
         return keys_with(&cuzk_gpu::fixed_base::OnCpu, directory, circuits);
     }
@@ -139,13 +131,13 @@ fn make_keys(on: On, directory: &std::path::Path, circuits: &[FilecoinCircuit]) 
 }
 
 #[cfg(not(feature = "cuda"))]
-fn make_keys(_on: On, directory: &std::path::Path, circuits: &[FilecoinCircuit]) -> Result<()> {
+fn make_keys(_on: On, directory: &Path, circuits: &[FilecoinCircuit]) -> Result<()> {
     keys_with(&cuzk_gpu::fixed_base::OnCpu, directory, circuits)
 }
 
 fn keys_with(
     multiplier: &dyn cuzk_gpu::fixed_base::Multiplier,
-    directory: &std::path::Path,
+    directory: &Path,
     circuits: &[FilecoinCircuit],
 ) -> Result<()> {
     for circuit in circuits {
