@@ -53,21 +53,29 @@
 //! use cuzk_synth::{AssignColumns, Cut, Extend, Pass, assign_growing, survey};
 //! use std::ops::Range;
 //!
-//! // x is shared; a block squares it and makes the square public.
-//! fn blocks(pass: &mut Pass<'_>, x: Option<u64>, blocks: Range<usize>) -> Result<(), SynthesisError> {
-//!     let value = || x.map(Scalar::from).ok_or(SynthesisError::AssignmentMissing);
-//!     let x = AllocatedNum::alloc(pass.namespace(|| "x"), value)?;
+//! // The first number is shared; a block multiplies it by one of its own, for a public product.
+//! fn products(
+//!     pass: &mut Pass<'_>,
+//!     witness: Option<(u64, [u64; 2])>,
+//!     blocks: Range<usize>,
+//! ) -> Result<(), SynthesisError> {
+//!     let value = |x: Option<u64>| x.map(Scalar::from).ok_or(SynthesisError::AssignmentMissing);
+//!     let shared = || value(witness.map(|(shared, _)| shared));
+//!     let shared = AllocatedNum::alloc(pass.namespace(|| "shared"), shared)?;
 //!     for block in blocks {
 //!         let mut space = pass.namespace(|| format!("block {block}"));
-//!         let square = x.square(space.namespace(|| "square"))?;
-//!         square.inputize(space.namespace(|| "y"))?;
+//!         let own = || value(witness.map(|(_, own)| own[block]));
+//!         let own = AllocatedNum::alloc(space.namespace(|| "own"), own)?;
+//!         let product = shared.mul(space.namespace(|| "product"), &own)?;
+//!         product.inputize(space.namespace(|| "public"))?;
 //!     }
 //!     Ok(())
 //! }
 //!
 //! let cut = Cut { depth: 0, name: "block ", apart: None };
-//! let surveyed = survey(cut, Extend::Whole, false, 1 << 20, |pass| blocks(pass, None, 0..2))?;
+//! let surveyed = survey(cut, Extend::Whole, false, 1 << 20, |pass| products(pass, None, 0..2))?;
 //! let template = surveyed.expect("it repeats");
+//! let witness = Some((5, [6, 7]));
 //!
 //! let sizes = template.sizes();
 //! let zeros = |len| vec![Scalar::from(0); len];
@@ -78,11 +86,11 @@
 //! let mut filled = Vec::new();
 //! for segment in cut.segments {
 //!     let range = segment.blocks();
-//!     filled.push(template.fill(segment, |pass| blocks(pass, Some(5), range))?);
+//!     filled.push(template.fill(segment, |pass| products(pass, witness, range))?);
 //! }
 //! let inputs = template.finish(cut.rest, filled);
 //!
-//! let (whole, assigned) = assign_growing(false, |pass| blocks(pass, Some(5), 0..2))?;
+//! let (whole, assigned) = assign_growing(false, |pass| products(pass, witness, 0..2))?;
 //! assert_eq!((a, b, aux, inputs), (whole.a, whole.b, whole.aux, assigned.inputs));
 //! # Ok::<(), cuzk_synth::SynthError>(())
 //! ```
