@@ -23,7 +23,7 @@
 //!
 //! The columns are filled by hand here, for one constraint. For any other circuit
 //! `cuzk_synth::assign` fills them, and `cuzk_core::circuit_shape` makes the shape of the
-//! sizes and densities that it gives; cuzk-core's example `whole_job` has all of it.
+//! sizes and densities that it gives; the engine, cuzk-core, does both.
 //!
 //! ```
 //! use std::{fs::File, num::NonZeroUsize, sync::Arc};
