@@ -124,7 +124,9 @@ pub fn devices() -> Result<Vec<DeviceReport>, String> {
 
 /// Page-locked memory through which a backend brings things to its device.
 pub struct DeviceBuffers {
-    /// For keys: two buffers of the same length.
+    /// For keys, whose points pass through them as the file has them: two of the same
+    /// length, one read into while the other is copied. 64 MiB each is what the engine
+    /// takes; 192 bytes, a point of G2, is the least. The device has a place as long for each.
     pub keys: [PinnedBacking; 2],
     /// For columns that are not page-locked themselves; without it they are copied from
     /// where they lie, slowly.
@@ -147,7 +149,7 @@ pub struct KeyMemory {
 /// Takes buffers of these lengths; `None` where they are refused.
 pub type TakeBuffers = dyn Fn(&[usize]) -> Option<Vec<PinnedBacking>> + Send + Sync;
 
-/// A backend on a device.
+/// A backend on a device. The crate's front page has an example.
 ///
 /// # Errors
 /// [`BackendError::Device`] with what is missing, [`BackendError::DeviceMemory`] where

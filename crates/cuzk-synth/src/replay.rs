@@ -45,6 +45,13 @@ pub struct FilledSegment {
     inputs: Vec<Scalar>,
 }
 
+impl SegmentColumns<'_> {
+    /// The blocks that are to be synthesised into it, numbered as in the circuit.
+    pub fn blocks(&self) -> Range<usize> {
+        self.first..self.first + self.blocks
+    }
+}
+
 impl FilledSegment {
     /// The inputs of what is shared, then those of the segment.
     pub fn into_inputs(self) -> Vec<Scalar> {
@@ -159,10 +166,13 @@ impl Template {
         }
     }
 
-    /// Fills one segment: `synthesize` runs what all blocks share and then its blocks.
+    /// Fills one segment: `synthesize` runs what all blocks share and then the segment's
+    /// [blocks](SegmentColumns::blocks), each in its namespaces, with a witness. What the
+    /// [`Cut`](crate::Cut) says to stand apart it must leave out where
+    /// [`Pass::leaves_out`] says so.
     ///
     /// # Errors
-    /// [`SynthError::Circuit`] if the circuit refused its witness,
+    /// [`SynthError::Circuit`] if the circuit refused its witness or has none,
     /// [`SynthError::OtherSegment`] if it is not of the template, [`SynthError::GivenUp`].
     ///
     /// # Panics
@@ -216,8 +226,9 @@ impl Template {
         })
     }
 
-    /// The public inputs of a part whose segments are filled, in the order of its
-    /// segments, with the rows that Groth16 adds for them.
+    /// Completes a part: writes the rows that Groth16 adds for its inputs, and zeros where
+    /// a column is longer than the circuit. `filled` are all segments in the order of
+    /// [`CutColumns::segments`]; gives the public inputs, the constant one first.
     ///
     /// # Panics
     /// If `filled` are not all segments that were cut with `rest`.

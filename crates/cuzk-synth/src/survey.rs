@@ -25,13 +25,17 @@ use crate::{Pass, Sizes};
 /// Where a circuit repeats, as its namespaces tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// How deep the namespaces lie that begin blocks, 0 for the outermost.
+    /// How deep the namespaces lie that begin blocks: how many are open around one, counted
+    /// from the closure that is surveyed. 0 are those that it opens itself.
     pub depth: usize,
-    /// How the names of those begin (`challenge_`).
+    /// How the names of those begin (`challenge_`). A block goes on to where the next one
+    /// begins, the last to the end of the circuit.
     pub name: &'static str,
     /// The name of a namespace as deep as those, before the first of them, that is much
-    /// work and has no variable that a block uses. All segments but the first
-    /// [leave it out](Pass::leaves_out).
+    /// work and has no variable that a block uses. All segments but the first do without
+    /// it: the circuit asks [`Pass::leaves_out`] just before it would open the namespace, and
+    /// skips it if so. Where the survey finds that a block does use it, or that it has inputs,
+    /// nothing is left out.
     pub apart: Option<&'static str>,
 }
 
@@ -40,10 +44,12 @@ pub struct Cut {
 pub enum Extend {
     /// All of it.
     Whole,
-    /// Up to the end of its first block, for a circuit of which an earlier survey found
-    /// so many blocks.
+    /// Up to the end of its first block; the others are taken to be like it and are not
+    /// compared. For a circuit of which a survey of all of it, earlier, found so many blocks
+    /// ([`Template::blocks`]), all with the same shared variables
+    /// ([`Template::is_uniform`]).
     FirstBlock {
-        /// Blocks of the circuit, which all use the same shared variables.
+        /// Blocks of the circuit.
         blocks: usize,
     },
 }
@@ -105,8 +111,9 @@ impl fmt::Display for Uncut {
     }
 }
 
-/// Surveys a blank circuit. What is stored takes at most `limit_bytes` at any time, which
-/// is asked before it is taken. C stays with the rows `with_c`.
+/// Surveys a blank circuit, none of whose values is asked for. What is stored takes at most
+/// `limit_bytes` at any time, which is asked before it is taken. C stays with the rows
+/// `with_c`.
 ///
 /// # Errors
 /// [`SynthError::Circuit`] if the circuit refused, [`SynthError::GivenUp`]. A circuit that
