@@ -55,6 +55,8 @@ pub(super) struct Report {
     tier: String,
     placement: &'static str,
     is_pinned: bool,
+    /// `segments`, `whole`, or why a part was synthesised whole instead.
+    synthesis: String,
     retries: usize,
     counted_peak_bytes: u64,
     process_peak_bytes: Option<u64>,
@@ -134,6 +136,7 @@ fn report(
         tier: reply.tier.clone(),
         placement: reply.placement(),
         is_pinned: reply.is_pinned(),
+        synthesis: reply.synthesis(),
         retries: reply.retries(),
         counted_peak_bytes: engine.budget().usage().peak_bytes,
         process_peak_bytes: machine::peak_bytes(),
@@ -153,8 +156,8 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "backend {}, key tier {}, placement {}, is_pinned={}, retries {}",
-            self.backend, self.tier, self.placement, self.is_pinned, self.retries
+            "backend {}, key tier {}, placement {}, is_pinned={}, synthesis {}, retries {}",
+            self.backend, self.tier, self.placement, self.is_pinned, self.synthesis, self.retries
         )?;
         let test = if self.is_test_key {
             "insecure test key"
