@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use cuzk_core::{Config, Engine};
+use cuzk_core::{CircuitSpec, Config, Engine};
 use cuzk_filecoin::{FilecoinCircuit, ProofKind, SectorSize};
 
-use crate::support::keys;
+use crate::support::{DEADLINE, keys};
 
 /// A server's process, killed if a test ends before it does.
 struct Served {
@@ -192,4 +192,60 @@ fn a_part_made_whole_for_lack_of_memory_is_told_everywhere() {
     let report = String::from_utf8(prove("one", &[])).expect("text");
     assert!(report.contains(&in_text), "{report}");
     in_json(&prove("two", &["--json"]));
+}
+
+/// What a server logs at the default level until it is told to end.
+fn log_of(arguments: &[&str]) -> String {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let log = directory.path().join("log");
+    let log_file = std::fs::File::create(&log).expect("writable");
+    let socket = directory.path().join("s");
+    let mut served = Served::start(&socket, arguments, log_file.into());
+    // It prepares while it listens already: what it logs is awaited.
+    let begun = std::time::Instant::now();
+    let text = loop {
+        let text = std::fs::read_to_string(&log).expect("a log");
+        if text.lines().any(|line| line.contains(" ready ")) {
+            break text;
+        }
+        assert!(begun.elapsed() < DEADLINE, "never ready: {text}");
+        std::thread::yield_now();
+    };
+    served.terminate();
+    assert!(served.process.wait().expect("our child").success());
+    text
+}
+
+#[test]
+fn a_server_says_when_it_is_ready_and_warns_without_keys() {
+    let params = keys().display().to_string();
+    let log = log_of(&["--params", &params, "--set", "device.policy=cpu"]);
+    let [ready] = log.lines().collect::<Vec<_>>()[..] else {
+        panic!("more than that it is ready: {log}");
+    };
+    let told = "ready circuits=\"wpost-2k\" on=\"the processor\"";
+    assert!(ready.contains("INFO") && ready.contains(told), "{ready}");
+
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (missing, empty) = (path("missing"), path("empty"));
+    std::fs::create_dir(&empty).expect("writable");
+    for (params, why) in [
+        (
+            &missing,
+            "the directory of the keys (params.directory) is not there",
+        ),
+        (&empty, "no key of any circuit is there"),
+    ] {
+        let log = log_of(&["--params", params]);
+        let warns = |line: &str| line.contains(" WARN ") && line.contains(why);
+        let warning = log.lines().find(|line| warns(line)).expect(&log);
+        assert!(warning.contains(params.as_str()), "{warning}");
+        assert!(log.contains("ready circuits=\"none\""), "{log}");
+    }
+    let circuit = FilecoinCircuit::new(ProofKind::WindowPost, SectorSize::KiB2);
+    let key = Path::new(&empty).join(circuit.params_file());
+    std::fs::write(key, "no key").expect("writable");
+    let log = log_of(&["--params", &empty]);
+    assert!(log.contains("no key can be used"), "{log}");
 }
