@@ -226,6 +226,12 @@ fn a_server_says_when_it_is_ready_and_warns_without_keys() {
     let told = "ready circuits=\"wpost-2k\" on=\"the processor\"";
     assert!(ready.contains("INFO") && ready.contains(told), "{ready}");
 
+    // Whatever devices there are, none is used.
+    let unused = ["device.policy=cpu", "device.memory=10GiB"];
+    let log = log_of(&["--params", &params, "--set", unused[0], "--set", unused[1]]);
+    let settings = "settings=\"device.memory = 10737418240 (--set)\"";
+    assert!(log.contains(" WARN ") && log.contains(settings), "{log}");
+
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (missing, empty) = (path("missing"), path("empty"));
