@@ -89,8 +89,9 @@ mod tests {
             placement: "a".to_owned(),
             is_pinned: true,
             retries: 1,
+            synthesis: "a".to_owned(),
         };
-        let want = [1, 2, 3, 4, 10, 11, 12, 13, 14, 100, 101, 102, 103, 104];
+        let want = [1, 2, 3, 4, 10, 11, 12, 13, 14, 100, 101, 102, 103, 104, 105];
         assert_eq!(numbers(&answer), want);
 
         let status = GetStatusResponse {

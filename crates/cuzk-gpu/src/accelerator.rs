@@ -171,7 +171,8 @@ pub fn open_device(
 }
 
 #[cfg(not(feature = "cuda"))]
-const WITHOUT_CUDA: &str = "this program was built without CUDA";
+const WITHOUT_CUDA: &str = "this program was built without CUDA (`cargo xtask cuda build --release -- -p cuzk-daemon` \
+     builds one with it)";
 
 #[cfg(all(test, not(feature = "cuda")))]
 mod tests {
@@ -179,9 +180,8 @@ mod tests {
 
     #[test]
     fn a_program_without_cuda_says_so() {
-        assert_eq!(
-            devices(),
-            Err("this program was built without CUDA".to_owned())
-        );
+        let why = devices().expect_err("no device without CUDA");
+        assert!(why.starts_with("this program was built without CUDA"));
+        assert!(why.contains("cargo xtask cuda build"), "{why}");
     }
 }

@@ -121,6 +121,7 @@ struct Finished {
     tier: String,
     placement: String,
     is_pinned: bool,
+    synthesis: String,
     retries: u32,
 }
 
@@ -138,6 +139,7 @@ impl From<AwaitProofResponse> for Finished {
             tier: output::escaped(&answer.tier),
             placement: output::escaped(&answer.placement),
             is_pinned: answer.is_pinned,
+            synthesis: output::escaped(&answer.synthesis),
             retries: answer.retries,
         }
     }
@@ -148,8 +150,8 @@ impl fmt::Display for Finished {
         writeln!(f, "{}: proof of {} bytes", self.job_id, self.proof_bytes)?;
         writeln!(
             f,
-            "backend {}, key tier {}, placement {}, is_pinned={}, retries {}",
-            self.backend, self.tier, self.placement, self.is_pinned, self.retries
+            "backend {}, key tier {}, placement {}, is_pinned={}, synthesis {}, retries {}",
+            self.backend, self.tier, self.placement, self.is_pinned, self.synthesis, self.retries
         )?;
         writeln!(
             f,

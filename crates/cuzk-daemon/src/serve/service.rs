@@ -67,6 +67,23 @@ impl State {
         self.in_service.send_replace(self.engine.is_in_service());
     }
 
+    /// What makes proofs: devices, or the processor.
+    pub(super) fn proves_on(&self) -> String {
+        let devices = self.engine.devices().into_iter();
+        let in_service = devices.filter(|state| state.lost.is_none());
+        let named = in_service.map(|state| {
+            let device = state.device;
+            format!("device {} ({})", device.ordinal, device.name)
+        });
+        match named.collect::<Vec<_>>().join(", ") {
+            none if none.is_empty() && self.engine.devices().is_empty() => {
+                "the processor".to_owned()
+            }
+            none if none.is_empty() => "nothing: every device is out of service".to_owned(),
+            some => some,
+        }
+    }
+
     /// The metrics page.
     pub(super) fn metrics(&self) -> String {
         metrics::text(
@@ -262,6 +279,7 @@ fn tell(label: &str, answer: &AwaitProofResponse, error: Option<String>) {
         tier,
         placement,
         is_pinned,
+        synthesis,
         retries,
         queue_wait_ms,
         srs_load_ms,
@@ -280,6 +298,7 @@ fn tell(label: &str, answer: &AwaitProofResponse, error: Option<String>) {
             tier,
             placement,
             is_pinned,
+            synthesis,
             retries,
             queue_wait_ms,
             srs_load_ms,
