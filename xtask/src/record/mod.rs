@@ -9,14 +9,14 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
 use crate::tidy::SourceFile;
 use crate::workspace::Workspace;
 
-pub(crate) use file::{Record, problems};
+pub(crate) use file::{Case, Machine, Peer, Record, Series, Spread, problems};
 
 /// Where records stand, as `<machine>/<name>.json`.
 pub(crate) const FOLDER: &str = "bench/records/";
@@ -103,6 +103,23 @@ fn show(workspace: &Workspace, name: &str) -> anyhow::Result<bool> {
 fn records(workspace: &Workspace) -> anyhow::Result<Vec<SourceFile>> {
     let sources = workspace.sources()?.into_iter();
     Ok(sources.filter(|source| is_record(&source.path)).collect())
+}
+
+/// A record as a table.
+pub(crate) fn shown(record: &Record) -> String {
+    table::whole(&record.name, record)
+}
+
+/// Writes a record into a folder, under its name; one that is there is replaced whole.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(crate) fn write(record: &Record, folder: &Path) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let path = folder.join(format!("{}.json", record.name));
+    let text = serde_json::to_string_pretty(record)? + "\n";
+    std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    Ok(path)
 }
 
 /// Whether a file of the repository has to be a record.
