@@ -12,7 +12,7 @@ use super::stats::ratio;
 /// A real workload that takes little time.
 const WORKLOAD: [&str; 4] = ["synth", "--circuit", "wpost-2k", "--set"];
 const SWITCH: &str = "engine.threads=1";
-const PAIRS: usize = 16;
+const PAIRS: usize = 48;
 
 /// Of twenty intervals that hold what is true nineteen times in twenty, so many hold it
 /// but for one time in thirteen.

@@ -16,7 +16,22 @@ pub(crate) const CONTROL: &str = "control";
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Definitions {
+    /// What a value that is worked out comes to, by key and value.
+    #[serde(default)]
+    means: Means,
+    #[serde(default)]
     row: Vec<Row>,
+}
+
+/// Values by key and the value that stands for them.
+pub(crate) type Means = BTreeMap<String, BTreeMap<String, String>>;
+
+/// What values that are worked out come to, where proofs are made on a device.
+///
+/// # Errors
+/// If the file is not well.
+pub(crate) fn means(text: &str) -> anyhow::Result<Means> {
+    Ok(toml::from_str::<Definitions>(text).context(FILE)?.means)
 }
 
 /// One switch, or several that are tested together.

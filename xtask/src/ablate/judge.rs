@@ -50,8 +50,8 @@ pub(super) fn cases(row: &Row, circuit: &str, set: &Set) -> anyhow::Result<Vec<C
                     phases_ms.insert(format!("{off}'s {phase}"), middle(off));
                 }
                 None => {
-                    more.insert(metric.clone(), json!(middle(on)));
-                    more.insert(format!("{off}'s {metric}"), json!(middle(off)));
+                    more.insert(metric.clone(), plain(middle(on)));
+                    more.insert(format!("{off}'s {metric}"), plain(middle(off)));
                 }
             }
         }
@@ -150,6 +150,15 @@ fn rounded(spread: Spread) -> Spread {
         median: round(spread.median),
         low: round(spread.low),
         high: round(spread.high),
+    }
+}
+
+/// A count without a fraction.
+fn plain(value: f64) -> Value {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        json!(value as i64)
+    } else {
+        json!(value)
     }
 }
 

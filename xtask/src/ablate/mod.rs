@@ -15,8 +15,8 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 
-pub(crate) use definition::FILE;
-pub(crate) use definition::{On, Row, read};
+pub(crate) use definition::{FILE, means};
+use definition::{On, Row, read};
 use samples::Set;
 
 use crate::record::{self, FOLDER, Record};

@@ -9,6 +9,7 @@ mod prove;
 mod samples;
 mod settings;
 mod synth;
+mod terms;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -81,6 +82,8 @@ enum Work {
     Prove,
     /// The synthesis of one part, alone.
     Synth,
+    /// The linear combinations of a part, built and evaluated again.
+    Terms,
     /// The prover's stage on a device, from prepared assignments.
     #[cfg(feature = "cuda")]
     Device,
@@ -116,6 +119,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     match options.workload {
         Work::Prove => prove::with(options, |run| drive(options, run)),
         Work::Synth => synth::with(options, |run| drive(options, run)),
+        Work::Terms => terms::with(options, |run| drive(options, run)),
         #[cfg(feature = "cuda")]
         Work::Device => device::with(options, |run| drive(options, run)),
     }

@@ -81,7 +81,6 @@ impl Switches {
     }
 
     /// A switch of the workload itself.
-    #[cfg(any(feature = "cuda", test))]
     pub(super) fn own(&self, name: &str) -> Option<&str> {
         self.0.get(&format!("{OWN}{name}")).map(String::as_str)
     }

@@ -103,7 +103,8 @@ pub(super) fn with(options: &Options, drive: impl FnOnce(Runner<'_>) -> Result<(
                 cost.reallocated_bytes as f64,
             ),
         ]);
-        if let Some(instructions) = cost.instructions {
+        // Some systems have the counter and do not count.
+        if let Some(instructions) = cost.instructions.filter(|count| *count > 0) {
             metrics.insert("instructions".to_owned(), instructions as f64);
         }
         let used = BTreeMap::from([("threads".to_owned(), way.threads.to_string())]);
@@ -120,9 +121,11 @@ fn ways(options: &Options) -> Result<Vec<Way>> {
             synthesis: config.tuning.synthesis,
             sizing: config.tuning.sizing,
             with_c: !config.tuning.c_from_ab,
-            threads: match config.threads {
-                0 => cores,
-                threads => threads,
+            threads: match (config.tuning.synthesis, config.tuning.sizing) {
+                (Synthesis::Segments, Sizing::Exact) if config.threads == 0 => cores,
+                (Synthesis::Segments, Sizing::Exact) => config.threads,
+                // The whole circuit is one thread's.
+                _ => 1,
             },
         });
     }
