@@ -10,7 +10,7 @@ use tempfile::TempDir;
 /// Two settings of a small job.
 fn compare(here: &Path, more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_cuzk-bench"))
-        .args(["compare", "prove", "--circuit", "mixed-6-13"])
+        .args(["compare", "prove", "--circuit", "mixed-8-13"])
         .args(["--setting", "seven: tuning.c_from_ab=false"])
         .args(["--setting", "six: tuning.c_from_ab=true", "--parts", "2"])
         .args(["--warm-up", "0"])
