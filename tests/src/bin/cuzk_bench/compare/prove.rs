@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use bellperson::groth16::Proof;
@@ -15,7 +14,7 @@ use cuzk_core::{Blinding, Config, Engine, JobOptions, ProofReply, Workload};
 use cuzk_filecoin::PROOF_BYTES;
 use cuzk_gpu::fixed_base::OnCpu;
 
-use super::{On, Options, Run, Runner, WALL, job};
+use super::{On, Options, Run, Runner, Timer, job};
 use crate::bed::{key_in, open_key};
 
 /// The same for every setting, so that all give the same bytes.
@@ -43,7 +42,7 @@ pub(super) fn with(options: &Options, drive: impl FnOnce(Runner<'_>) -> Result<(
     let key = open_key(&params)?;
     let mut expected: Option<Vec<u8>> = None;
     drive(&mut |setting, spoil| {
-        let from = Instant::now();
+        let timer = Timer::start();
         let options = JobOptions {
             blinding: BLINDING,
             ..JobOptions::default()
@@ -51,7 +50,7 @@ pub(super) fn with(options: &Options, drive: impl FnOnce(Runner<'_>) -> Result<(
         let reply = engines[setting]
             .submit(Arc::clone(&workload), options)?
             .wait()?;
-        let wall_ms = from.elapsed().as_secs_f64() * 1e3;
+        let times = timer.told();
         let mut bytes = reply.proof.clone();
         if spoil {
             // The sign of C: another point of the curve.
@@ -65,7 +64,7 @@ pub(super) fn with(options: &Options, drive: impl FnOnce(Runner<'_>) -> Result<(
         ensure!(reply.retries() == 0, "it was tried again");
         let expected = expected.get_or_insert_with(|| bytes.clone());
         ensure!(*expected == bytes, "another setting gave another proof");
-        Ok(told(wall_ms, &reply))
+        Ok(told(times, &reply))
     })
 }
 
@@ -108,9 +107,9 @@ fn make_key(options: &Options, workload: &dyn Workload, keys: &Path) -> Result<P
     Ok(params)
 }
 
-fn told(wall_ms: f64, reply: &ProofReply) -> Run {
+fn told(times: BTreeMap<String, f64>, reply: &ProofReply) -> Run {
     let mut metrics = phases(&reply.timeline);
-    metrics.insert(WALL.to_owned(), wall_ms);
+    metrics.extend(times);
     let used = BTreeMap::from([
         ("backend".to_owned(), reply.backend.to_owned()),
         ("tier".to_owned(), reply.tier.clone()),

@@ -1,7 +1,6 @@
 //! The synthesis of one part, alone: no key, no memory of a pool, no proof.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use blstrs::Scalar;
@@ -10,7 +9,7 @@ use cuzk_core::{Config, Part};
 use cuzk_filecoin::FilecoinCircuit;
 use cuzk_synth::{AssignColumns, Sizes, Template, assign, assign_growing, count};
 
-use super::{Options, Run, Runner, WALL, job};
+use super::{Options, Run, Runner, Timer, job};
 use crate::synth::counting::{Cost, counted};
 use crate::synth::segments::{fill, template};
 
@@ -74,9 +73,9 @@ pub(super) fn with(options: &Options, drive: impl FnOnce(Runner<'_>) -> Result<(
     drive(&mut |setting, spoil| {
         let way = ways[setting];
         let template = templates[usize::from(way.with_c)].as_ref();
-        let from = Instant::now();
+        let timer = Timer::start();
         let mut inputs = once(way, part.as_ref(), template, &mut owned)?;
-        let wall_ms = from.elapsed().as_secs_f64() * 1e3;
+        let mut metrics = timer.told();
         if spoil {
             inputs.pop();
         }
@@ -94,8 +93,7 @@ pub(super) fn with(options: &Options, drive: impl FnOnce(Runner<'_>) -> Result<(
                 costs.entry(setting).or_insert(cost)
             }
         };
-        let mut metrics = BTreeMap::from([
-            (WALL.to_owned(), wall_ms),
+        metrics.extend([
             ("allocations".to_owned(), cost.allocations as f64),
             ("peak_bytes".to_owned(), cost.peak_bytes as f64),
             (

@@ -6,7 +6,6 @@
 //! are of building and evaluating, not of a whole synthesis.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use bellpepper_core::{
@@ -21,7 +20,7 @@ use cuzk_tests::request::RequestFile;
 use filecoin_proofs::PoStType;
 use smallvec::SmallVec;
 
-use super::{Options, Run, Runner, WALL};
+use super::{Options, Run, Runner, Timer};
 
 const REQUEST_SEED: u64 = 1;
 
@@ -98,9 +97,9 @@ pub(super) fn with(options: &Options, drive: impl FnOnce(Runner<'_>) -> Result<(
     let mut results = Vec::with_capacity(recorded.expected.len());
     drive(&mut |setting, spoil| {
         results.clear();
-        let from = Instant::now();
+        let timer = Timer::start();
         ways[setting](&recorded, &mut results);
-        let wall_ms = from.elapsed().as_secs_f64() * 1e3;
+        let metrics = timer.told();
         if spoil {
             results.pop();
         }
@@ -109,7 +108,7 @@ pub(super) fn with(options: &Options, drive: impl FnOnce(Runner<'_>) -> Result<(
             "other values than the circuit's"
         );
         Ok(Run {
-            metrics: BTreeMap::from([(WALL.to_owned(), wall_ms)]),
+            metrics,
             used: BTreeMap::from([(
                 "terms".to_owned(),
                 format!(

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -96,6 +97,20 @@ pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (T, Cost) {
         instructions: instructions.and_then(Instructions::stop),
     };
     (done, cost)
+}
+
+/// Time that the processors have spent on this process, of all its threads; none where the
+/// system does not tell.
+pub(crate) fn processor_time() -> Option<Duration> {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes one `timespec`, which outlives the call.
+    let told = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    let nanoseconds = u32::try_from(time.tv_nsec).ok()?;
+    (told == 0).then(|| Duration::new(seconds, nanoseconds))
 }
 
 /// The kernel's counter of this thread and those that it starts.
