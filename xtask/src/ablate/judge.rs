@@ -9,6 +9,11 @@ use super::samples::Set;
 use super::stats::{Pair, alone, median, ratio};
 use crate::record::{Case, Peer, Series, Spread};
 
+/// The time of all processors in a run, where it was told: its ratio stands beside the row's
+/// own, and says what a machine that others use hides. It judges nothing, since work that
+/// threads share, or a device does, takes less time by the clock alone.
+const PROCESSOR: &str = "processor_ms";
+
 /// The cases of a row's set: each setting on beside the one off.
 ///
 /// # Errors
@@ -34,6 +39,10 @@ pub(super) fn cases(row: &Row, circuit: &str, set: &Set) -> anyhow::Result<Vec<C
             ("off".to_owned(), json!(switches(set, off))),
             ("control".to_owned(), json!(rounded(control))),
         ]);
+        if row.metric != PROCESSOR && set.values(on, PROCESSOR).is_ok() {
+            let times = ratio(&set.pairs(on, off, PROCESSOR)?);
+            more.insert("processor_ratio".to_owned(), json!(rounded(times)));
+        }
         let mut phases_ms = BTreeMap::new();
         for metric in &row.also {
             // A phase that only one of the two has is 0 of the other.

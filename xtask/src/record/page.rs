@@ -27,7 +27,8 @@ const SWITCHES: &str = "\
 How many times as good a setting is as the one it stands beside, with a 95 % interval;
 `control` is the same setting beside itself. A verdict other than *no effect* needs an
 interval that does not hold 1, and where that of the control does not either, a difference
-beyond it. [docs/ablations.md](../docs/ablations.md) explains them.
+beyond it. `processor` is the same ratio of the time of all processors, in which what others
+do on the machine shows less; it judges nothing. [docs/ablations.md](../docs/ablations.md) explains them.
 ";
 
 /// Every page and plot with its path, from the records among files. Records that cannot be
@@ -75,17 +76,18 @@ fn section(page: &mut String, machine: &str, records: &[Record]) {
         .partition(|record| record.name.starts_with(ABLATE));
     if !ablations.is_empty() {
         let _ = writeln!(page, "\n### Switches\n\n{SWITCHES}");
-        page.push_str("| record | case | ratio | control | verdict |\n|---|---|---|---|---|\n");
+        page.push_str("| record | case | ratio | control | verdict | processor |\n|---|---|---|---|---|---|\n");
         for record in ablations {
             for case in &record.cases {
                 let _ = writeln!(
                     page,
-                    "| {} | {} | {} | {} | {} |",
+                    "| {} | {} | {} | {} | {} | {} |",
                     linked(machine, record),
                     escaped(&case.case),
                     case.ratio.map_or_else(String::new, spread),
-                    plot::control(case).map_or_else(String::new, spread),
-                    verdict(case)
+                    plot::named(case, "control").map_or_else(String::new, spread),
+                    verdict(case),
+                    plot::named(case, "processor_ratio").map_or_else(String::new, spread)
                 );
             }
         }

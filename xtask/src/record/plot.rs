@@ -25,7 +25,9 @@ pub(super) fn svg(record: &Record) -> Option<String> {
     if compared.is_empty() {
         return None;
     }
-    let controls = compared.iter().filter_map(|(case, _)| control(case));
+    let controls = compared
+        .iter()
+        .filter_map(|(case, _)| named(case, "control"));
     let ends = compared.iter().map(|(_, ratio)| *ratio).chain(controls);
     let (mut low, mut high) = (1.0_f64, 1.0_f64);
     for end in ends {
@@ -72,7 +74,7 @@ pub(super) fn svg(record: &Record) -> Option<String> {
             y + 4.0,
             escaped(&case.case)
         );
-        if let Some(control) = control(case) {
+        if let Some(control) = named(case, "control") {
             bar(&mut text, &scale, control, y + 6.0, "#bbbbbb");
         }
         let colour = match case
@@ -139,9 +141,10 @@ fn bar(text: &mut String, scale: &Scale, ratio: Spread, y: f64, colour: &str) {
     );
 }
 
-/// What the same setting beside itself gave.
-pub(super) fn control(case: &Case) -> Option<Spread> {
-    serde_json::from_value(case.more.get("control")?.clone()).ok()
+/// A ratio that a case has beside its own: `control` is that of the same setting beside
+/// itself.
+pub(super) fn named(case: &Case, name: &str) -> Option<Spread> {
+    serde_json::from_value(case.more.get(name)?.clone()).ok()
 }
 
 fn place(record: &Record) -> String {
