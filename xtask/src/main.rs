@@ -4,6 +4,7 @@
 //! that it builds in seconds and still runs when one of them does not compile.
 #![forbid(unsafe_code)]
 
+mod ablate;
 mod ci;
 mod cuda;
 mod record;
@@ -26,6 +27,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure what each switch is worth.
+    Ablate(ablate::Arguments),
     /// Run the whole gate, or some of its steps.
     Ci(ci::Arguments),
     /// Install the CUDA toolkit, and build with it.
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let workspace = Workspace::find()?;
     match &arguments.command {
+        Command::Ablate(arguments) => ablate::run(&workspace, arguments),
         Command::Ci(arguments) => ci::run(&workspace, arguments),
         Command::Cuda(arguments) => cuda::run(&workspace, arguments),
         Command::Record(arguments) => record::run(&workspace, arguments),

@@ -3,6 +3,7 @@
 
 mod accepted;
 mod bytes;
+mod compare;
 mod deadline;
 mod draw;
 mod ends;

@@ -30,7 +30,7 @@ pub(crate) struct Record {
     pub(crate) cases: Vec<Case>,
 }
 
-#[derive(Debug, PartialEq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,

@@ -3,20 +3,24 @@
 //! Records are written by the programs that measure. This prints them, and `tidy`
 //! refuses one that does not hold together.
 
+mod compare;
 mod file;
 mod join;
+mod page;
+mod plot;
 mod table;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
 use crate::tidy::SourceFile;
 use crate::workspace::Workspace;
 
-pub(crate) use file::{Record, problems};
+pub(crate) use file::{Case, Machine, Peer, Record, Series, Spread, problems};
+pub(crate) use page::generated;
 
 /// Where records stand, as `<machine>/<name>.json`.
 pub(crate) const FOLDER: &str = "bench/records/";
@@ -36,6 +40,21 @@ enum Action {
         #[arg(value_name = "MACHINE/NAME")]
         record: Option<String>,
     },
+    /// Print what changed from one record of a measurement to another, case by case.
+    Compare {
+        /// The older one: `MACHINE/NAME`, or a path to a file.
+        before: String,
+        /// The newer one.
+        after: String,
+    },
+    /// Draw the ratios of records under bench/plots.
+    Plot {
+        /// Which, as `MACHINE/NAME`; all without any.
+        #[arg(value_name = "MACHINE/NAME")]
+        records: Vec<String>,
+    },
+    /// Write bench/README.md and all plots from the records.
+    Page,
     /// Join records of one measurement that was made in several runs of one program on one
     /// machine: all cases, and the command of each run.
     Join {
@@ -56,6 +75,13 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Resul
     match &arguments.command {
         Action::Show { record: None } => list(workspace),
         Action::Show { record: Some(name) } => show(workspace, name),
+        Action::Compare { before, after } => {
+            let (before, after) = (load(workspace, before)?, load(workspace, after)?);
+            print!("{}", compare::table(&parsed(&before)?, &parsed(&after)?));
+            Ok(true)
+        }
+        Action::Plot { records } => plot_some(workspace, records),
+        Action::Page => write_generated(workspace, |_| true),
         Action::Join { records, out } => join::run(records, out),
     }
 }
@@ -76,22 +102,8 @@ fn list(workspace: &Workspace) -> anyhow::Result<bool> {
 }
 
 fn show(workspace: &Workspace, name: &str) -> anyhow::Result<bool> {
-    let committed = records(workspace)?;
-    let found = committed
-        .into_iter()
-        .find(|source| short_name(&source.path) == name);
-    let source = match found {
-        Some(source) => source,
-        None if name.ends_with(".json") => SourceFile {
-            path: name.to_owned(),
-            text: std::fs::read_to_string(name).with_context(|| format!("reading {name}"))?,
-        },
-        None => bail!("no {FOLDER}{name}.json: `cargo xtask record show` lists what there is"),
-    };
-    let record = match Record::parse(&source.text) {
-        Ok(record) => record,
-        Err(error) => bail!("{}: {error}", source.path),
-    };
+    let source = load(workspace, name)?;
+    let record = parsed(&source)?;
     print!("{}", table::whole(short_name(&source.path), &record));
     let problems = problems(&source);
     for problem in &problems {
@@ -100,9 +112,84 @@ fn show(workspace: &Workspace, name: &str) -> anyhow::Result<bool> {
     Ok(problems.is_empty())
 }
 
+/// A record of the repository by its short name, or a file.
+fn load(workspace: &Workspace, name: &str) -> anyhow::Result<SourceFile> {
+    let committed = records(workspace)?;
+    let found = committed
+        .into_iter()
+        .find(|source| short_name(&source.path) == name);
+    match found {
+        Some(source) => Ok(source),
+        None if name.ends_with(".json") => Ok(SourceFile {
+            path: name.to_owned(),
+            text: std::fs::read_to_string(name).with_context(|| format!("reading {name}"))?,
+        }),
+        None => bail!("no {FOLDER}{name}.json: `cargo xtask record show` lists what there is"),
+    }
+}
+
+fn parsed(source: &SourceFile) -> anyhow::Result<Record> {
+    Record::parse(&source.text).with_context(|| source.path.clone())
+}
+
+fn plot_some(workspace: &Workspace, names: &[String]) -> anyhow::Result<bool> {
+    let mut paths = Vec::new();
+    for name in names {
+        let (machine, record) = name.split_once('/').context("want MACHINE/NAME")?;
+        if plot::svg(&parsed(&load(workspace, name)?)?).is_none() {
+            bail!("{name} compares nothing");
+        }
+        paths.push(plot::path(machine, record));
+    }
+    let is_all = names.is_empty();
+    write_generated(workspace, |path| {
+        path.ends_with(".svg") && (is_all || paths.iter().any(|wanted| wanted == path))
+    })
+}
+
+/// Writes what is generated from the records, where it is wanted and not as it should be.
+fn write_generated(
+    workspace: &Workspace,
+    is_wanted: impl Fn(&str) -> bool,
+) -> anyhow::Result<bool> {
+    let sources = workspace.sources()?;
+    for (path, text) in generated(&sources) {
+        let is_there = sources
+            .iter()
+            .any(|file| file.path == path && file.text == text);
+        if is_there || !is_wanted(&path) {
+            continue;
+        }
+        let full = workspace.root().join(&path);
+        if let Some(folder) = full.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        std::fs::write(&full, text).with_context(|| full.display().to_string())?;
+        println!("{path}");
+    }
+    Ok(true)
+}
+
 fn records(workspace: &Workspace) -> anyhow::Result<Vec<SourceFile>> {
     let sources = workspace.sources()?.into_iter();
     Ok(sources.filter(|source| is_record(&source.path)).collect())
+}
+
+/// A record as a table.
+pub(crate) fn shown(record: &Record) -> String {
+    table::whole(&record.name, record)
+}
+
+/// Writes a record into a folder, under its name; one that is there is replaced whole.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(crate) fn write(record: &Record, folder: &Path) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let path = folder.join(format!("{}.json", record.name));
+    let text = serde_json::to_string_pretty(record)? + "\n";
+    std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    Ok(path)
 }
 
 /// Whether a file of the repository has to be a record.

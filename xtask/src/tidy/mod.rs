@@ -8,11 +8,13 @@
 //! literals apart), which is enough to find a name where a name must not stand.
 
 mod calls;
+mod defaults;
 mod edges;
 mod layout;
 mod lengths;
 mod lock;
 mod manifests;
+mod pages;
 mod records;
 mod tokens;
 mod tree;
@@ -48,7 +50,7 @@ pub(crate) fn run(workspace: &Workspace) -> anyhow::Result<bool> {
 /// Every finding of every rule over `sources`, by path and line.
 fn check(sources: Vec<SourceFile>) -> Vec<Finding> {
     let (tree, mut findings) = Tree::new(sources);
-    let rules: [fn(&Tree) -> Vec<Finding>; 9] = [
+    let rules: [fn(&Tree) -> Vec<Finding>; 11] = [
         edges::check,
         manifests::check,
         lock::check,
@@ -58,6 +60,8 @@ fn check(sources: Vec<SourceFile>) -> Vec<Finding> {
         words::check,
         lengths::check,
         records::check,
+        pages::check,
+        defaults::check,
     ];
     for rule in rules {
         findings.extend(rule(&tree));

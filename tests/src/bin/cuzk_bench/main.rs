@@ -2,6 +2,7 @@
 //! that `--out` names.
 
 mod bed;
+mod compare;
 mod cpu_prove;
 #[cfg(feature = "cuda")]
 mod device_prove;
@@ -35,6 +36,8 @@ struct Bench {
 
 #[derive(Subcommand)]
 enum Command {
+    /// One workload under several settings of the switches, by turns.
+    Compare(compare::Options),
     /// A 2 KiB proof on the CPU, synthesis included, beside bellperson's prover.
     CpuProve(cpu_prove::Options),
     /// Spans that a measurement wrote, as a picture.
@@ -81,6 +84,7 @@ struct Common {
 
 fn main() -> Result<()> {
     match Bench::parse().command {
+        Command::Compare(options) => compare::run(&options),
         Command::CpuProve(options) => cpu_prove::run(&options),
         Command::Draw(options) => draw::run(&options),
         Command::Live(options) => live::run(&options),

@@ -3,8 +3,8 @@
 //! is synthesised a segment at a time, and every row is checked.
 
 mod check;
-mod counting;
-mod segments;
+pub(crate) mod counting;
+pub(crate) mod segments;
 mod stock;
 
 use std::collections::BTreeMap;

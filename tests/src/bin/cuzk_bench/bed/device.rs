@@ -95,7 +95,8 @@ impl Bed {
             AssignColumns {
                 a: columns.a.scalars_mut(),
                 b: columns.b.scalars_mut(),
-                c: None,
+                // Where the backend takes it, and does not compute it.
+                c: columns.c.as_mut().map(|c| c.scalars_mut()),
                 aux: columns.aux.scalars_mut(),
             },
             |pass| bellpepper_core::Circuit::synthesize(circuit, pass),

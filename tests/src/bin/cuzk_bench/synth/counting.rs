@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -13,6 +14,8 @@ static ALLOCATOR: Counting = Counting;
 /// Off while anything is timed: who allocates most would be slowed most.
 static IS_COUNTING: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+/// Bytes of what was moved, or might have been, to a larger place.
+static REALLOCATED_BYTES: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicI64 = AtomicI64::new(0);
 static PEAK_BYTES: AtomicI64 = AtomicI64::new(0);
 
@@ -51,6 +54,9 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         Self::add(1, new_size as i64 - layout.size() as i64);
+        if IS_COUNTING.load(Ordering::Relaxed) {
+            REALLOCATED_BYTES.fetch_add(layout.size() as u64, Ordering::Relaxed);
+        }
         // SAFETY: the caller keeps the contract, which is the system's.
         unsafe { System.realloc(pointer, layout, new_size) }
     }
@@ -61,6 +67,8 @@ unsafe impl GlobalAlloc for Counting {
 pub(crate) struct Cost {
     /// Allocations and reallocations.
     pub(crate) allocations: u64,
+    /// Bytes that reallocations moved, or might have.
+    pub(crate) reallocated_bytes: u64,
     /// The most bytes that it had allocated at once.
     pub(crate) peak_bytes: u64,
     /// Bytes that what it gave still has allocated.
@@ -75,17 +83,34 @@ pub(crate) fn counted<T>(work: impl FnOnce() -> T) -> (T, Cost) {
     for counter in [&BYTES, &PEAK_BYTES] {
         counter.store(0, Ordering::Relaxed);
     }
-    ALLOCATIONS.store(0, Ordering::Relaxed);
+    for counter in [&ALLOCATIONS, &REALLOCATED_BYTES] {
+        counter.store(0, Ordering::Relaxed);
+    }
     IS_COUNTING.store(true, Ordering::Relaxed);
     let done = work();
     IS_COUNTING.store(false, Ordering::Relaxed);
     let cost = Cost {
         allocations: ALLOCATIONS.load(Ordering::Relaxed),
+        reallocated_bytes: REALLOCATED_BYTES.load(Ordering::Relaxed),
         peak_bytes: PEAK_BYTES.load(Ordering::Relaxed).max(0) as u64,
         held_bytes: BYTES.load(Ordering::Relaxed).max(0) as u64,
         instructions: instructions.and_then(Instructions::stop),
     };
     (done, cost)
+}
+
+/// Time that the processors have spent on this process, of all its threads; none where the
+/// system does not tell.
+pub(crate) fn processor_time() -> Option<Duration> {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes one `timespec`, which outlives the call.
+    let told = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).ok()?;
+    let nanoseconds = u32::try_from(time.tv_nsec).ok()?;
+    (told == 0).then(|| Duration::new(seconds, nanoseconds))
 }
 
 /// The kernel's counter of this thread and those that it starts.
