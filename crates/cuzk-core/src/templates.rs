@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use cuzk_budget::{Budget, Consumer, Reclaim, Reservation};
+use cuzk_budget::{Budget, BudgetError, Consumer, Reclaim, Reservation};
 use cuzk_gpu::CircuitShape;
 use cuzk_synth::Template;
 
@@ -221,14 +221,21 @@ impl Surveying<'_> {
     /// Memory for a survey, if there is room now: a part that holds its columns waits for
     /// nothing. It could do without, so that it takes no memory from parts of the highest
     /// priority.
-    pub(crate) fn memory(&self, part: Option<&mut Reservation>, bytes: u64) -> Option<Reservation> {
+    ///
+    /// # Errors
+    /// What was asked and what there is.
+    pub(crate) fn memory(
+        &self,
+        part: Option<&mut Reservation>,
+        bytes: u64,
+    ) -> Result<Reservation, BudgetError> {
         let Some(part) = part else {
-            return self.templates.budget.try_reserve(TEMPLATES, bytes).ok();
+            return self.templates.budget.try_reserve(TEMPLATES, bytes);
         };
-        part.grow_below_highest(bytes).ok()?;
+        part.grow_below_highest(bytes)?;
         let mut memory = part.split(bytes).expect("it grew by as much");
         memory.reassign(TEMPLATES);
-        Some(memory)
+        Ok(memory)
     }
 
     /// The circuit is cut.

@@ -87,7 +87,7 @@ pub async fn run(
         },
     );
     let intake = Intake::new(config.serve.requests_bytes_max);
-    let state = Arc::new(State::new(engine, jobs, intake));
+    let state = Arc::new(State::new(engine, jobs, intake, config.device_policy));
     let (health, router) = router(&config.serve, &state).await?;
     let (goodbye, leave) = watch::channel(false);
     let mut transports = transports(listeners, router, &state, &leave);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cuzk_core::config::DevicePolicy;
 use cuzk_core::{Blinding, DeviceState, Engine, JobOptions, ProveError, Workload};
 use cuzk_filecoin::{FilecoinWorkload, Priority, Request as ProofRequest};
 use tokio::sync::{Semaphore, watch};
@@ -39,11 +40,17 @@ pub(super) struct State {
     /// Whether the engine has something left that proves, as of the last job's end or
     /// preload.
     in_service: watch::Sender<bool>,
+    policy: DevicePolicy,
     started: Instant,
 }
 
 impl State {
-    pub(super) fn new(engine: Arc<Engine>, jobs: Jobs, intake: Intake) -> Self {
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        jobs: Jobs,
+        intake: Intake,
+        policy: DevicePolicy,
+    ) -> Self {
         Self {
             keys: Keys::new(Arc::clone(&engine)),
             engine,
@@ -51,6 +58,7 @@ impl State {
             intake,
             checks: Semaphore::new(CHECKS_MAX),
             in_service: watch::Sender::new(true),
+            policy,
             started: Instant::now(),
         }
     }
@@ -95,6 +103,9 @@ impl State {
     }
 
     fn status(&self) -> GetStatusResponse {
+        // An engine without devices has no memory for them either, and knows why.
+        let no_device = self.engine.memory().page_locked_problem();
+        let no_device = no_device.filter(|_| self.engine.devices().is_empty());
         let queues = self
             .jobs
             .load()
@@ -118,6 +129,8 @@ impl State {
             uptime_seconds: self.started.elapsed().as_secs(),
             pinned_memory_bytes: self.engine.memory().page_locked_bytes(),
             pinned_memory_limit_bytes: self.engine.memory().page_locked_limit_bytes(),
+            device_policy: self.policy.to_string(),
+            no_device_reason: no_device.unwrap_or_default().to_owned(),
         }
     }
 

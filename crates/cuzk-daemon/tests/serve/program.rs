@@ -81,7 +81,8 @@ fn a_server_is_asked_and_told_to_end() {
     let (socket, request, proof) = (file("s"), file("request.json"), file("proof"));
     let trace = file("trace.json");
     let params = keys().display().to_string();
-    let arguments = ["--params", &params, "--trace", &trace];
+    let cpu = ["--set", "device.policy=cpu"];
+    let arguments = [&["--params", &params, "--trace", &trace][..], &cpu].concat();
     let mut served = Served::start(Path::new(&socket), &arguments, Stdio::inherit());
     let address = served.address.clone();
     let tcp = ["--address", address.as_str()];
@@ -109,6 +110,15 @@ fn a_server_is_asked_and_told_to_end() {
     let status = ask(tcp, &["status"]);
     assert!(status.contains(" 1 proofs made, 0 failed"), "{status}");
     assert!(status.contains("key wpost-2k"), "{status}");
+    let no_device = "no device, device.policy is cpu: proofs are made on the processor";
+    assert!(status.lines().any(|line| line == no_device), "{status}");
+    let status: serde_json::Value =
+        serde_json::from_str(&ask(tcp, &["status", "--json"])).expect("JSON");
+    assert_eq!(status["device_policy"], "cpu");
+    assert_eq!(
+        status["no_device_reason"],
+        "proofs are made on the processor"
+    );
     assert_eq!(ask(tcp, &["cancel", job]), "was running: false\n");
     assert!(ask(tcp, &["evict", "wpost-2k"]).starts_with("freed "));
     assert_eq!(ask(unix, &["evict", "wpost-2k"]), "was not loaded\n");
@@ -135,6 +145,10 @@ fn a_server_is_asked_and_told_to_end() {
     let (code, errors) = fails(&["status"]);
     assert_eq!(code, 1);
     assert!(errors.contains("no server answers"), "{errors}");
+    assert!(
+        errors.contains("is `cuzk serve` running there?"),
+        "{errors}"
+    );
 }
 
 /// What a part of WindowPoSt takes, stored rows aside.
