@@ -88,9 +88,9 @@ fn make_key(options: &Options, workload: &dyn Workload, keys: &Path) -> Result<P
         #[cfg(feature = "cuda")]
         if options.on == On::Gpu {
             let bed = crate::bed::Bed::open(0, |_| {})?;
-            return key_in(keys, circuit, &bed.gpu);
+            return key_in(keys, &circuit, &bed.gpu);
         }
-        return key_in(keys, circuit, &OnCpu);
+        return key_in(keys, &circuit, &OnCpu);
     }
     let circuit = workload.circuit();
     let params = keys.join(circuit.params_file());
