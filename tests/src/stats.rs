@@ -32,6 +32,17 @@ pub fn median(samples: &[f64]) -> f64 {
     }
 }
 
+/// The smallest of the samples that 95 % of them are not above.
+///
+/// # Panics
+/// Without samples.
+pub fn p95(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (sorted.len() * 95).div_ceil(100);
+    sorted[rank - 1]
+}
+
 /// The median and its interval, the same for the same samples.
 ///
 /// # Panics
@@ -56,6 +67,14 @@ pub fn interval(samples: &[f64]) -> Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_95th_of_a_hundred_is_what_five_are_above() {
+        let samples: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!(p95(&samples), 95.0);
+        assert_eq!(p95(&samples[..21]), 99.0);
+        assert_eq!(p95(&[3.0]), 3.0);
+    }
 
     #[test]
     fn medians_and_intervals() {

@@ -370,8 +370,8 @@ fn sidecar(params: &Path) -> Result<Option<Sidecar>, ProveError> {
             return Err(ProveError::Sidecar { path, reason });
         }
     };
-    serde_json::from_str(&text).map(Some).map_err(|error| {
-        let reason = error.to_string();
-        ProveError::Sidecar { path, reason }
-    })
+    let sidecar = Sidecar::parse(&text);
+    sidecar
+        .map(Some)
+        .map_err(|reason| ProveError::Sidecar { path, reason })
 }

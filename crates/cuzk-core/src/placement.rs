@@ -69,6 +69,11 @@ impl ColumnMemory {
         }
     }
 
+    /// Why there is no page-locked memory, in words.
+    pub fn page_locked_problem(&self) -> Option<&str> {
+        self.page_locked.as_ref().err().map(String::as_str)
+    }
+
     /// Page-locked memory too: at most `limit_bytes` of the budget, from `backing`, or
     /// ordinary memory that `locker` locks for one use. None of it is allocated yet.
     pub fn with_page_locked(

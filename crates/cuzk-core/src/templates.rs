@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use cuzk_budget::{Budget, Consumer, Reclaim, Reservation};
+use cuzk_budget::{Budget, BudgetError, Consumer, Reclaim, Reservation};
 use cuzk_gpu::CircuitShape;
 use cuzk_synth::Template;
 
@@ -34,11 +34,12 @@ impl CutCircuit {
     }
 
     /// The most bytes that segments take beside the columns when so many threads fill
-    /// them. The first segment writes all into the columns.
+    /// them. The first segment writes what is shared into the columns.
     pub(crate) fn beside_bytes(&self, threads: usize) -> u64 {
         let others = threads.min(self.template.blocks().saturating_sub(1));
         let each = self.template.segment_bytes();
         each.saturating_mul(others as u64)
+            .saturating_add(self.template.first_segment_bytes())
     }
 }
 
@@ -220,14 +221,21 @@ impl Surveying<'_> {
     /// Memory for a survey, if there is room now: a part that holds its columns waits for
     /// nothing. It could do without, so that it takes no memory from parts of the highest
     /// priority.
-    pub(crate) fn memory(&self, part: Option<&mut Reservation>, bytes: u64) -> Option<Reservation> {
+    ///
+    /// # Errors
+    /// What was asked and what there is.
+    pub(crate) fn memory(
+        &self,
+        part: Option<&mut Reservation>,
+        bytes: u64,
+    ) -> Result<Reservation, BudgetError> {
         let Some(part) = part else {
-            return self.templates.budget.try_reserve(TEMPLATES, bytes).ok();
+            return self.templates.budget.try_reserve(TEMPLATES, bytes);
         };
-        part.grow_below_highest(bytes).ok()?;
+        part.grow_below_highest(bytes)?;
         let mut memory = part.split(bytes).expect("it grew by as much");
         memory.reassign(TEMPLATES);
-        Some(memory)
+        Ok(memory)
     }
 
     /// The circuit is cut.

@@ -70,6 +70,12 @@ pub trait CircuitSpec: Send + Sync {
     fn cut(&self) -> Option<Cut> {
         None
     }
+
+    /// Segments of its parts, as far as the circuit tells: threads that a synthesis of one
+    /// can use. Without a word of it, as many as there are where it is cut.
+    fn segments(&self) -> usize {
+        self.cut().map_or(1, |_| usize::MAX)
+    }
 }
 
 /// One circuit instance of a job.

@@ -53,6 +53,10 @@ pub(crate) enum Command {
     /// Prints the effective configuration, each value with its origin.
     Config,
     /// Says what this machine can prove, and what is missing for the rest.
+    ///
+    /// The exit code is 1 if nothing can be proved since device.policy is "require-gpu"
+    /// and no device that the configuration names can be used. Keys that are missing or
+    /// cannot be used are told and change nothing of it.
     Doctor(DoctorArgs),
     /// Serves requests over gRPC until a signal ends it.
     ///
@@ -64,6 +68,11 @@ pub(crate) enum Command {
     /// engine.spans_max spans; --trace and --timeline write them when it ends.
     Serve(ServeArgs),
     /// Hands a request to a server and prints the id of its job.
+    ///
+    /// A request that the server has proved already, same request_id and same content, is
+    /// not proved again: the id is that of the finished job, and `await` gives the same
+    /// proof for as long as the server keeps it (serve.results_kept_seconds,
+    /// serve.results_kept_max). One that failed or was cancelled is tried again.
     Submit(SubmitArgs),
     /// Waits for a job of a server.
     Await(AwaitArgs),

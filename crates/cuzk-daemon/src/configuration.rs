@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use cuzk_core::Config;
-use cuzk_core::config::{self, Loaded, Value};
+use cuzk_core::config::{self, DevicePolicy, Loaded, Origin, Value};
+use cuzk_core::{Config, Engine};
 
 use crate::args::{Args, KeyArgs};
 use crate::exit::{Exit, Failure};
@@ -89,4 +89,66 @@ pub(crate) fn load_with(
         loaded.config.params_directory = directory.clone();
     }
     Ok(loaded)
+}
+
+/// Warns of settings of devices that somebody gave and that have no effect, since none
+/// is used.
+pub(crate) fn warn_unused_devices(loaded: &Loaded, engine: &Engine) {
+    let settings = device_settings(loaded);
+    if settings.is_empty() || !engine.devices().is_empty() {
+        return;
+    }
+    let reason = match loaded.config.device_policy {
+        DevicePolicy::Cpu => "device.policy is \"cpu\"".to_owned(),
+        DevicePolicy::PreferGpu | DevicePolicy::RequireGpu => match cuzk_core::devices() {
+            Err(reason) => reason,
+            Ok(_) => "none of those that are named can be used".to_owned(),
+        },
+    };
+    let settings = settings.join(", ");
+    tracing::warn!(
+        settings,
+        reason,
+        "no device is used, so these settings have no effect"
+    );
+}
+
+/// The settings of devices that somebody gave, other than that none be used.
+fn device_settings(loaded: &Loaded) -> Vec<String> {
+    let given = loaded.entries().filter(|(key, _, origin)| {
+        let is_none_wanted = loaded.config.device_policy == DevicePolicy::Cpu;
+        key.starts_with("device.")
+            && **origin != Origin::Default
+            && !(*key == "device.policy" && is_none_wanted)
+    });
+    given
+        .map(|(key, value, origin)| format!("{key} = {value} ({origin})"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_devices_are_those_that_somebody_gave() {
+        let given = |overrides: &[(&str, &str)]| {
+            let overrides: Vec<_> = overrides
+                .iter()
+                .map(|(key, value)| ("--set", (*key).to_owned(), Value::from_argument(value)))
+                .collect();
+            let loaded = config::load(Config::new("keys".into()), None, &overrides);
+            device_settings(&loaded.expect("good values"))
+        };
+        assert!(given(&[("engine.threads", "2")]).is_empty());
+        assert!(given(&[("device.policy", "cpu")]).is_empty());
+        assert_eq!(
+            given(&[("device.policy", "cpu"), ("device.index", "3")]),
+            ["device.index = 3 (--set)"]
+        );
+        assert_eq!(
+            given(&[("device.policy", "prefer-gpu")]),
+            ["device.policy = \"prefer-gpu\" (--set)"]
+        );
+    }
 }

@@ -71,7 +71,11 @@ pub enum ClientError {
     #[error("{0:?} is no address of a server")]
     Address(String),
     /// Nobody answers there.
-    #[error("{address}: no server answers: {}", innermost(source))]
+    #[error(
+        "{address}: no server answers: {} (is `cuzk serve` running there? --address or --socket \
+         names another place)",
+        innermost(source)
+    )]
     Connect {
         /// The address.
         address: String,

@@ -7,10 +7,15 @@ use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use serde::Serialize;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::LogLevel;
 use crate::exit::{Exit, Failure};
+
+/// What is told at the default level although nothing is wrong: that a server is ready.
+pub(crate) const MILESTONES: &str = "cuzk::serve";
 
 /// Sends the log to standard error. Called again, it changes nothing.
 pub(crate) fn start_log(level: LogLevel) {
@@ -20,13 +25,22 @@ pub(crate) fn start_log(level: LogLevel) {
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
     };
+    let milestones = match level {
+        LevelFilter::WARN => LevelFilter::INFO,
+        level => level,
+    };
+    let wanted = Targets::new()
+        .with_default(level)
+        .with_target(MILESTONES, milestones);
     let subscriber = tracing_subscriber::fmt()
-        .with_max_level(level)
+        .with_max_level(milestones)
         .with_writer(io::stderr)
         // It would tell of a line that it cannot write to standard error there, and
         // panic.
         .log_internal_errors(false)
-        .with_ansi(io::stderr().is_terminal());
+        .with_ansi(io::stderr().is_terminal())
+        .finish()
+        .with(wanted);
     // Fails if a log runs already, as in tests that call the library twice.
     let _ = subscriber.try_init();
 }

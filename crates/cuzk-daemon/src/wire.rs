@@ -89,8 +89,9 @@ mod tests {
             placement: "a".to_owned(),
             is_pinned: true,
             retries: 1,
+            synthesis: "a".to_owned(),
         };
-        let want = [1, 2, 3, 4, 10, 11, 12, 13, 14, 100, 101, 102, 103, 104];
+        let want = [1, 2, 3, 4, 10, 11, 12, 13, 14, 100, 101, 102, 103, 104, 105];
         assert_eq!(numbers(&answer), want);
 
         let status = GetStatusResponse {
@@ -118,8 +119,10 @@ mod tests {
             uptime_seconds: 1,
             pinned_memory_bytes: 1,
             pinned_memory_limit_bytes: 1,
+            device_policy: "a".to_owned(),
+            no_device_reason: "a".to_owned(),
         };
-        assert_eq!(numbers(&status), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(numbers(&status), [1, 2, 3, 4, 5, 6, 7, 8, 100, 101]);
         assert_eq!(numbers(&status.gpus[0]), [1, 2, 3, 4, 5, 6]);
         assert_eq!(numbers(&status.loaded_srs[0]), [1, 2, 3, 4]);
         assert_eq!(numbers(&status.queues[0]), [1, 2, 3]);

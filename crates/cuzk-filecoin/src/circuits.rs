@@ -8,7 +8,8 @@ use cuzk_core::{CircuitId, CircuitSpec};
 use cuzk_synth::{Cut, Pass};
 use filecoin_proofs::constants::DefaultPieceHasher;
 use filecoin_proofs::parameters::{
-    public_params, window_post_public_params, winning_post_public_params,
+    public_params, setup_params, window_post_public_params, winning_post_public_params,
+    winning_post_setup_params,
 };
 use filecoin_proofs::{PoRepConfig, PoStConfig};
 use storage_proofs_core::compound_proof::CompoundProof;
@@ -117,6 +118,24 @@ impl CircuitSpec for FilecoinCircuit {
         };
         let apart = (self.kind == ProofKind::SnapDeals).then_some(APART);
         Some(Cut { depth, name, apart })
+    }
+
+    fn segments(&self) -> usize {
+        let size = self.sector_size;
+        match self.kind {
+            ProofKind::PoRep => setup_params(&porep_config(size))
+                .expect(KNOWN)
+                .challenges
+                .num_challenges_per_partition(),
+            ProofKind::SnapDeals => {
+                storage_proofs_update::PublicParams::from_sector_size(size.bytes()).challenge_count
+            }
+            ProofKind::WindowPost => window_config(size).sector_count,
+            ProofKind::WinningPost => {
+                let setup = winning_post_setup_params(&winning_config(size));
+                setup.expect(KNOWN).sector_count
+            }
+        }
     }
 }
 

@@ -14,13 +14,39 @@
 
 #include "border.h"
 
+namespace cuzk {
+
+// One of the counters that each device has for the kernel that fills buckets: two sums
+// that run at the same time must not share one.
+class counter {
+    int ordinal;
+
+public:
+    // As many of one device may be held at a time.
+    static constexpr uint32_t MOST = 64;
+
+    uint32_t number;
+
+    explicit counter(int ordinal);
+    ~counter();
+    counter(const counter&) = delete;
+    counter& operator=(const counter&) = delete;
+};
+
+}  // namespace cuzk
+
+// Whoever opens a device has one, with a stream of its own.
 struct cuzk_device {
     const gpu_t& gpu;
+    cuzk::counter counter;
     stream_t stream;
     uint32_t processors;
 
     explicit cuzk_device(const gpu_t& gpu)
-        : gpu(gpu), stream(gpu.id()), processors(static_cast<uint32_t>(gpu.sm_count())) {}
+        : gpu(gpu),
+          counter(gpu.cid()),
+          stream(gpu.id()),
+          processors(static_cast<uint32_t>(gpu.sm_count())) {}
 };
 
 namespace cuzk {
@@ -79,6 +105,10 @@ int32_t guarded(const cuzk_device* device, cuzk_message message, Body body) noex
         return UNEXPECTED;
     }
 }
+
+// The device of an ordinal, with a context. The first time it is numbered `id`, and
+// `prepare` makes what the library keeps of it; of at most `most` devices.
+const gpu_t& opened(int32_t ordinal, void (*prepare)(size_t id, size_t most));
 
 // Blocks for `count` threads of `per_block`, at most `most`: kernels stride.
 inline uint32_t blocks(size_t count, uint32_t per_block, uint32_t most) {

@@ -8,10 +8,13 @@
 
 #include "border.cuh"
 
+#define MSM_NSTREAMS 64
 #define SPPARK_DONT_INSTANTIATE_TEMPLATES
 #include <msm/pippenger.cuh>
 
 namespace cuzk {
+
+static_assert(MSM_NSTREAMS == counter::MOST, "a counter each");
 
 // The two points that `integrate` leaves for each of a window's threads are R, the
 // sum of its buckets weighted from 1, and A, their plain sum; a thread's first
@@ -216,7 +219,7 @@ struct Msm {
 
         stream.launch_coop(accumulate<bucket_t, affine_h>, dim3(device->processors), dim3(0), 0,
                            work.buckets, count, window_bits, const_cast<affine_h*>(points),
-                           digits, histogram, 0u);
+                           digits, histogram, device->counter.number);
 
         integrate<bucket_t><<<count, MSM_NTHREADS,
                               sizeof(bucket_h) * MSM_NTHREADS / bucket_t::degree, stream>>>(

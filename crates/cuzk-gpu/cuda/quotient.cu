@@ -4,6 +4,11 @@
 // interpolation leaves coefficients in bit-reversed order, an evaluation takes
 // them so. Only h is put into natural order, at the end.
 
+#include <algorithm>
+#include <new>
+#include <utility>
+#include <vector>
+
 #include "border.cuh"
 
 #include <ntt/ntt.cuh>
@@ -60,13 +65,48 @@ uint32_t grid(const cuzk_device* device, size_t len) {
     return cuzk::blocks(len, THREADS, device->processors * 16);
 }
 
-const gpu_t& find(int32_t ordinal) {
-    for (const gpu_t* gpu : all_gpus()) {
-        if (gpu->cid() == ordinal) {
-            return *gpu;
+using Tables = std::vector<NTTParameters>;
+
+// The library's tables, which are no const object.
+Tables& tables(bool inverse) { return const_cast<Tables&>(NTTParameters::all(inverse)); }
+
+// Room for `most`, without the end of what was there: the destructor of tables frees them,
+// moved or not, where a call of the runtime fails in it.
+void make_room(Tables& tables, size_t most) {
+    if (tables.capacity() < most) {
+        auto* larger = new Tables;
+        larger->reserve(most);
+        for (NTTParameters& each : tables) {
+            larger->push_back(std::move(each));
         }
+        tables.swap(*larger);
     }
-    throw cuzk::failure(cuzk::INVALID, "no usable device has this ordinal");
+}
+
+// Makes the tables of a device. The library makes those of all devices that are there when
+// it is first asked, in vectors that only it can name: later ones are put behind those.
+// Others read the vectors meanwhile, so that they must not move.
+void make_tables(size_t id, size_t most) {
+    Tables& forward = tables(false);
+    Tables& inverse = tables(true);
+    if (id == 0) {
+        // Nobody reads them yet. Where there is no memory for it, this device has its own.
+        try {
+            make_room(forward, most);
+            make_room(inverse, most);
+        } catch (const std::bad_alloc&) {
+        }
+        return;
+    }
+    cuzk::require(id < std::min(forward.capacity(), inverse.capacity()),
+                  "no memory for the tables of one more device");
+    forward.emplace_back(false, static_cast<int>(id));
+    try {
+        inverse.emplace_back(true, static_cast<int>(id));
+    } catch (...) {
+        forward.pop_back();
+        throw;
+    }
 }
 
 }  // namespace
@@ -76,18 +116,11 @@ int32_t cuzk_device_open(int32_t ordinal, cuzk_device** device, void** stream,
     return cuzk::guarded(nullptr, message, [&] {
         cuzk::require(device != nullptr && stream != nullptr && processors != nullptr,
                       "no place for the device");
-        const gpu_t& gpu = find(ordinal);
+        const gpu_t& gpu = cuzk::opened(ordinal, make_tables);
         cuzk::check(cudaSetDevice(gpu.cid()), "cudaSetDevice");
+        // Its tables; their launches have also loaded this unit's code.
+        cuzk::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
         auto* opened = new cuzk_device(gpu);
-        try {
-            // Both directions' tables are made on first use; a launch also loads
-            // this unit's code.
-            NTTParameters::all();
-            cuzk::check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-        } catch (...) {
-            delete opened;
-            throw;
-        }
         *device = opened;
         *stream = static_cast<cudaStream_t>(opened->stream);
         *processors = opened->processors;

@@ -40,8 +40,8 @@ pub struct DeviceOptions {
     /// brought once for all of them. They must be in slots at the same time; with twice as
     /// many slots the next ones upload meanwhile.
     pub key_batch: usize,
-    /// Most points of a piece of a key that is streamed, as a logarithm, 5 to 24. Two pieces
-    /// have a place on the device, at 192 bytes a point.
+    /// Most points of a piece of a key that is streamed, as a logarithm, 5 to 24; half as
+    /// many in G2. Four pieces have a place on the device, or three, at 96 bytes a point.
     pub key_piece_log_max: u32,
     /// Whether a proof begins when its first column is on the device, and not when all are.
     pub is_early: bool,
@@ -124,7 +124,9 @@ pub fn devices() -> Result<Vec<DeviceReport>, String> {
 
 /// Page-locked memory through which a backend brings things to its device.
 pub struct DeviceBuffers {
-    /// For keys: two buffers of the same length.
+    /// For keys, whose points pass through them as the file has them: two of the same
+    /// length, one read into while the other is copied. 64 MiB each is what the engine
+    /// takes; 192 bytes, a point of G2, is the least. The device has a place as long for each.
     pub keys: [PinnedBacking; 2],
     /// For columns that are not page-locked themselves; without it they are copied from
     /// where they lie, slowly.
@@ -147,7 +149,7 @@ pub struct KeyMemory {
 /// Takes buffers of these lengths; `None` where they are refused.
 pub type TakeBuffers = dyn Fn(&[usize]) -> Option<Vec<PinnedBacking>> + Send + Sync;
 
-/// A backend on a device.
+/// A backend on a device. The crate's front page has an example.
 ///
 /// # Errors
 /// [`BackendError::Device`] with what is missing, [`BackendError::DeviceMemory`] where
@@ -169,7 +171,8 @@ pub fn open_device(
 }
 
 #[cfg(not(feature = "cuda"))]
-const WITHOUT_CUDA: &str = "this program was built without CUDA";
+const WITHOUT_CUDA: &str = "this program was built without CUDA (`cargo xtask cuda build --release -- -p cuzk-daemon` \
+     builds one with it)";
 
 #[cfg(all(test, not(feature = "cuda")))]
 mod tests {
@@ -177,9 +180,8 @@ mod tests {
 
     #[test]
     fn a_program_without_cuda_says_so() {
-        assert_eq!(
-            devices(),
-            Err("this program was built without CUDA".to_owned())
-        );
+        let why = devices().expect_err("no device without CUDA");
+        assert!(why.starts_with("this program was built without CUDA"));
+        assert!(why.contains("cargo xtask cuda build"), "{why}");
     }
 }

@@ -17,9 +17,10 @@ use crate::watch::Watch;
 /// One circuit instance to be proved.
 #[derive(Debug)]
 pub struct ProveRequest {
-    /// The columns, in the backend's layout.
+    /// The columns, in the lengths of the backend's [`layout`](Backend::layout), and the
+    /// third as its [`CColumn`] says.
     pub columns: Columns,
-    /// Public inputs, the constant one first.
+    /// Public inputs, the constant one first, which [`verify`](crate::verify()) does not want.
     pub inputs: Vec<Scalar>,
     /// Sizes and densities of the circuit.
     pub shape: Arc<CircuitShape>,
@@ -71,8 +72,26 @@ pub struct DeviceUse {
     pub held_bytes: u64,
 }
 
-/// Groth16 arithmetic on some device. What one must do beyond these signatures stands in
-/// the module `conformance` of this crate's tests, which runs it for every backend.
+/// Groth16 arithmetic on some device. Every backend of this crate passes the same tests, and
+/// another one must do the same:
+///
+/// - **The proof** has the bytes of bellperson's for the same circuit, key, `r` and `s`. An
+///   unsatisfied witness is no error here: its proof does not verify.
+/// - **Columns** come back whatever becomes of the proof, also where it is refused, and before
+///   [`done`](Pending::done) answers. Only a backend that was lost, or that panicked while it
+///   still reads them, may keep them from coming: then [`Pending::columns_read`] gives `None`.
+///   It calls [`Completion::columns_read`] at most once, and when nothing reads them any more.
+/// - **Parts that do not fit** are [`BackendError::Mismatch`] with what is there and what is
+///   wanted: lengths of columns, inputs and densities, and the key's points in each section.
+/// - **The queue** has a limit, given at the start: while a proof is computed, so many may wait
+///   behind it. One more is [`BackendError::QueueFull`] at once; `submit` never waits.
+/// - **A failure** ends its own proof: the next one is as good as if it had not been, unless
+///   the backend [`is_lost`](Self::is_lost).
+/// - **Dropping** the backend finishes what was submitted; dropping a [`Pending`] waits for its
+///   columns alone.
+/// - **A watch** is shown every [`Intermediate`](crate::Intermediate) in their order, each in
+///   pieces that are not empty, from its start to its end; every backend shows the same bytes.
+///   The proof goes on with what the watch leaves.
 pub trait Backend: Send + Sync {
     /// Short name, as replies and metrics show it (`cpu`).
     fn name(&self) -> &'static str;
@@ -125,7 +144,8 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     /// What [`submit`](Self::submit) would end with, whatever else is under way:
-    /// [`BackendError::DeviceMemory`].
+    /// [`BackendError::DeviceMemory`], or [`BackendError::Mismatch`] for more constraints
+    /// than any device transforms.
     fn check(&self, sizes: &CircuitSizes, key: &Key) -> Result<(), BackendError> {
         let _ = (sizes, key);
         Ok(())
@@ -177,11 +197,13 @@ pub fn pending() -> (Completion, Pending) {
 }
 
 impl Completion {
-    /// Gives the columns back: nothing reads them any more.
+    /// Gives the columns back: nothing reads them any more. At most once a proof, before
+    /// [`done`](Self::done).
     pub fn columns_read(&self, columns: Columns) {
         // A dropped `Pending` has waited for its columns or never will: then they
-        // are dropped here, which returns their buffers to the pool.
-        let _ = self.columns.send(columns);
+        // are dropped here, which returns their buffers to the pool. So is what would be
+        // given back a second time.
+        let _ = self.columns.try_send(columns);
     }
 
     /// Completes the proof.

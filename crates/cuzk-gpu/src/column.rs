@@ -179,7 +179,7 @@ pub struct ColumnLayout {
     pub c: CColumn,
 }
 
-/// What the third column is for.
+/// What the third column is for. It has the length of the others where there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CColumn {
     /// There is none.

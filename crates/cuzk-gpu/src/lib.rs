@@ -5,6 +5,7 @@
 //! | to do this | use |
 //! |---|---|
 //! | prove columns that somebody filled | [`Backend`], [`cpu::CpuBackend`] |
+//! | find a device, and open a backend on it | [`devices`], [`open_device`], [`cuzk_pinned::page_locked_memory`] |
 //! | prove on two backends and find where they part | [`Dual`], [`Watch`] |
 //! | open, check and read a key file | [`Key`], [`KeyChecks`] |
 //! | write one | [`KeyWriter`], [`fixed_base`] |
@@ -18,15 +19,133 @@
 //! backend, those of bellperson; columns are the backend's until it gives them back;
 //! a key file that is damaged, cut or another circuit's is an error with its place.
 //!
-//! ```
-//! use blstrs::{G1Affine, Scalar};
-//! use cuzk_gpu::cpu::msm::{Density, msm};
-//! use group::{Curve, prime::PrimeCurveAffine};
+//! # A proof
 //!
-//! let points = [G1Affine::generator(); 3];
-//! let sum = msm(&points, &[1, 2, 3].map(Scalar::from), Density::Full);
-//! assert_eq!(sum.to_affine(), (points[0] * Scalar::from(6)).to_affine());
+//! The columns are filled by hand here, for one constraint. For any other circuit
+//! `cuzk_synth::assign` fills them, and `cuzk_core::circuit_shape` makes the shape of the
+//! sizes and densities that it gives; the engine, cuzk-core, does both.
+//!
 //! ```
+//! use std::{fs::File, num::NonZeroUsize, sync::Arc};
+//!
+//! use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError};
+//! use bellperson::groth16::generate_random_parameters;
+//! use blstrs::{Bls12, Scalar};
+//! use cuzk_budget::{Budget, Consumer, Priority, Wait};
+//! use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
+//! use cuzk_gpu::{
+//!     Backend, Bitmap, CircuitShape, CircuitSizes, Column, Columns, Key, KeyChecks, PointCheck,
+//!     ProveRequest, verify,
+//! };
+//! use cuzk_pinned::{AcquireRequest, PinnedPool};
+//! use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+//!
+//! /// x * x = y, y public.
+//! struct Square;
+//!
+//! impl Circuit<Scalar> for Square {
+//!     fn synthesize<CS: ConstraintSystem<Scalar>>(self, cs: &mut CS) -> Result<(), SynthesisError> {
+//!         let y = cs.alloc_input(|| "y", || Ok(Scalar::from(49)))?;
+//!         let x = cs.alloc(|| "x", || Ok(Scalar::from(7)))?;
+//!         cs.enforce(|| "square", |lc| lc + x, |lc| lc + x, |lc| lc + y);
+//!         Ok(())
+//!     }
+//! }
+//!
+//! // A key for tests, whose secret nobody may know in earnest.
+//! let directory = tempfile::tempdir()?;
+//! let path = directory.path().join("square.params");
+//! let rng = &mut ChaCha8Rng::seed_from_u64(1);
+//! generate_random_parameters::<Bls12, _, _>(Square, rng)?.write(File::create(&path)?)?;
+//! let checks = KeyChecks { points: PointCheck::OnCurve, digest: None };
+//! let key = Arc::new(Key::open(&path, &checks)?);
+//!
+//! // The constraint, and a row for each of the inputs one and y. x is in A and in B.
+//! let bits = |bits, len| Bitmap::new(Arc::new([bits]), len);
+//! let shape = Arc::new(CircuitShape {
+//!     sizes: CircuitSizes { inputs: 2, aux: 1, constraints: 3 },
+//!     a_aux: bits(1, 1),
+//!     b_inputs: bits(0, 2),
+//!     b_aux: bits(1, 1),
+//! });
+//!
+//! // Columns of the lengths that the backend wants, here four rows: zeros after the last
+//! // constraint. This backend's `c` is working memory of its own and needs no values.
+//! let backend = CpuBackend::new(CpuOptions::new(NonZeroUsize::MIN, 1))?;
+//! let layout = backend.layout(&shape.sizes);
+//! let bytes: Option<Vec<usize>> = layout.lens().into_iter().map(Column::bytes).collect();
+//! let request = AcquireRequest {
+//!     buffers: &bytes.ok_or("too long")?,
+//!     bytes: 0,
+//!     consumer: Consumer("columns"),
+//!     wait: Wait::with_priority(Priority::NORMAL),
+//! };
+//! let pool = PinnedPool::heap(Budget::new(1 << 20));
+//! let mut columns = Columns::from_buffers(pool.acquire(&request)?.buffers, &layout);
+//! let [zero, one, x, y] = [0, 1, 7, 49].map(Scalar::from);
+//! columns.a.scalars_mut().copy_from_slice(&[x, one, y, zero]);
+//! columns.b.scalars_mut().copy_from_slice(&[x, zero, zero, zero]);
+//! columns.aux.scalars_mut().copy_from_slice(&[x]);
+//!
+//! let mut pending = backend.submit(ProveRequest {
+//!     columns,
+//!     inputs: vec![one, y], // with the leading one
+//!     shape,
+//!     key: Arc::clone(&key),
+//!     r: Scalar::from(3), // in earnest r and s are drawn at random for each proof
+//!     s: Scalar::from(4),
+//!     watch: None,
+//! });
+//! let columns = pending.columns_read(); // to be filled anew; dropped, they go to the pool
+//! assert!(columns.is_some());
+//! let proof = pending.done()?.proof;
+//! assert!(verify(key.prepared_vk(), &proof, &[y])); // without the leading one
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # On a device
+//!
+//! The same, with another backend. Keys reach a device through two page-locked buffers; 64 MiB
+//! each is what the engine takes.
+//!
+//! ```no_run
+//! use std::num::NonZeroUsize;
+//!
+//! use cuzk_budget::{Budget, Consumer, Priority, Wait};
+//! use cuzk_gpu::{DeviceBuffers, DeviceOptions, devices, open_device};
+//! use cuzk_pinned::{AcquireRequest, PinnedPool, PoolOptions, page_locked_memory};
+//!
+//! let threads = NonZeroUsize::MIN;
+//! let device = devices()?.into_iter().find(|device| device.unusable.is_none());
+//! let ordinal = device.ok_or("no device")?.ordinal;
+//!
+//! let memory = page_locked_memory(ordinal, threads)?;
+//! let pool = PinnedPool::new(Budget::new(1 << 30), memory.backing, PoolOptions::STANDARD);
+//! let request = AcquireRequest {
+//!     buffers: &[64 << 20; 2],
+//!     bytes: 0,
+//!     consumer: Consumer("key buffers"),
+//!     wait: Wait::with_priority(Priority::NORMAL),
+//! };
+//! let mut buffers = pool.acquire(&request)?.buffers;
+//! let mut next = || buffers.pop().ok_or("as many as asked");
+//! let buffers = DeviceBuffers { keys: [next()?, next()?], columns: None, host_keys: None };
+//!
+//! // Columns from the same pool are page-locked and upload at full speed.
+//! let backend = open_device(DeviceOptions::new(ordinal, threads, 4), buffers)?;
+//! println!("{:?}", backend.device());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Features and dependencies
+//!
+//! `cuda` compiles the device code and wants nvcc; without it `devices` and `open_device` are
+//! there and say that they cannot. `portable` compiles the curve arithmetic for processors
+//! without ADX, see [`USES_ADX`].
+//!
+//! Scalars are blstrs', proofs and verifying keys bellperson's, buffers cuzk-pinned's and
+//! their budget cuzk-budget's. None is exported again: depend on them, in the versions that
+//! this workspace names.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod accelerator;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// Element counts of a circuit, with the constant-one input and the input rows
-/// (`input * 0 = 0`) that Groth16 adds.
+/// (`input * 0 = 0`) that Groth16 adds. Synthesis gives them as `cuzk_synth::Sizes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CircuitSizes {
     /// Public inputs, the constant one included.
@@ -22,7 +22,8 @@ impl CircuitSizes {
     }
 }
 
-/// A set of variable indices, one bit each, lowest bit first.
+/// A set of variable indices, one bit each, lowest bit first. Synthesis gives them as
+/// `cuzk_synth::DensityBits`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Bitmap {
     words: Arc<[u64]>,
@@ -84,7 +85,8 @@ impl Bitmap {
 }
 
 /// Which variables have a point in the A and B queries of a proving key. Inputs
-/// are all in the A query, so they have no bitmap there.
+/// are all in the A query, so they have no bitmap there. `cuzk_core::circuit_shape` makes
+/// one of what a synthesis gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircuitShape {
     /// Element counts.

@@ -2,7 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-/// A growing set of variable indices, one bit each, lowest bit first.
+/// A growing set of variable indices, one bit each, lowest bit first. Provers take it as
+/// `cuzk_gpu::Bitmap`; `cuzk_core::circuit_shape` converts it, with the sizes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DensityBits {
     words: Vec<u64>,

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use bellpepper_core::SynthesisError;
@@ -67,6 +68,14 @@ pub enum SynthError {
         blocks: usize,
         /// Segments asked for.
         segments: usize,
+    },
+    /// A segment was to have blocks that its circuit does not.
+    #[error("blocks {asked:?} were asked for, the circuit has {blocks}")]
+    NoSuchBlocks {
+        /// Blocks asked for.
+        asked: Range<usize>,
+        /// Blocks of the circuit.
+        blocks: usize,
     },
 }
 
@@ -143,14 +152,17 @@ pub enum HintError {
         /// Where and why it could not be parsed.
         source: serde_json::Error,
     },
-    /// The file was written by a version that kept other things.
-    #[error("hint file {}: version {have}, this program reads version {want}", path.display())]
+    /// The file was written by a program that keeps other things.
+    #[error(
+        "hint file {} is of version {have}, this program knows up to {want}",
+        path.display()
+    )]
     Version {
         /// The file.
         path: PathBuf,
         /// Version in the file.
-        have: u32,
+        have: u64,
         /// Version this program reads.
-        want: u32,
+        want: u64,
     },
 }

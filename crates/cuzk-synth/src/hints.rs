@@ -9,14 +9,14 @@ use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
 use crate::Sizes;
 use crate::error::HintError;
 
 /// Version of the file. Raised when circuits or fields change meaning.
-const VERSION: u32 = 1;
+const VERSION: u64 = 1;
 
 /// What is known of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,10 +49,16 @@ pub struct HintStore {
     cuts: BTreeMap<String, CutHint>,
 }
 
+/// What files of all versions have.
+#[derive(Deserialize)]
+struct Head {
+    version: u64,
+}
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    version: u32,
+    version: u64,
     shapes: BTreeMap<String, Hint>,
     /// Files of earlier programs of this version have none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -97,18 +103,9 @@ impl HintStore {
                 });
             }
         };
-        let file: File = serde_json::from_str(&text).map_err(|source| HintError::Format {
-            path: path.to_owned(),
-            source,
-        })?;
-        if file.version != VERSION {
-            let (have, want) = (file.version, VERSION);
-            return Err(HintError::Version {
-                path: path.to_owned(),
-                have,
-                want,
-            });
-        }
+        let head: Head = parse(path, &text)?;
+        head.check(path)?;
+        let file: File = parse(path, &text)?;
         let cuts = file.cuts.into_iter().filter_map(|(shape, cut)| match cut {
             Cuts::Known(cut) => Some((shape, cut)),
             Cuts::Other(IgnoredAny) => None,
@@ -146,14 +143,20 @@ impl HintStore {
     /// reader never sees half of it.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// If the file cannot be written, or another program has written one of a version
+    /// that this one does not know. That is left as it is.
     pub fn save(&self) -> Result<(), HintError> {
-        match self.path.clone() {
-            None => Ok(()),
-            Some(path) => self
-                .write(&path)
-                .map_err(|source| HintError::Io { path, source }),
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        let there = fs::read_to_string(path).ok();
+        if let Some(Ok(head)) = there.map(|text| parse::<Head>(path, &text)) {
+            head.check(path)?;
         }
+        self.write(path).map_err(|source| HintError::Io {
+            path: path.clone(),
+            source,
+        })
     }
 
     fn write(&self, path: &Path) -> std::io::Result<()> {
@@ -181,4 +184,24 @@ impl HintStore {
         }
         written
     }
+}
+
+impl Head {
+    fn check(&self, path: &Path) -> Result<(), HintError> {
+        if self.version == VERSION {
+            return Ok(());
+        }
+        Err(HintError::Version {
+            path: path.to_owned(),
+            have: self.version,
+            want: VERSION,
+        })
+    }
+}
+
+fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, HintError> {
+    serde_json::from_str(text).map_err(|source| HintError::Format {
+        path: path.to_owned(),
+        source,
+    })
 }

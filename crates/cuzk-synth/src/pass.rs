@@ -276,7 +276,7 @@ impl ConstraintSystem<Scalar> for Pass<'_> {
             Mode::Assign(state) => state.enforce(a(zero()), b(zero()), || c(zero())),
             Mode::Count(state) => state.enforce([a(zero()), b(zero()), c(zero())]),
             Mode::Qap(state) => state.enforce([a(zero()), b(zero()), c(zero())]),
-            Mode::Survey(state) => state.enforce([a(zero()), b(zero()), c(zero())]),
+            Mode::Survey(state) => state.enforce(|| [a(zero()), b(zero()), c(zero())]),
             Mode::Witness(state) => state.enforce(),
             Mode::Explain(state) => {
                 state.enforce(|| name().into(), [a(zero()), b(zero()), c(zero())]);

@@ -45,6 +45,13 @@ pub struct FilledSegment {
     inputs: Vec<Scalar>,
 }
 
+impl SegmentColumns<'_> {
+    /// The blocks that are to be synthesised into it, numbered as in the circuit.
+    pub fn blocks(&self) -> Range<usize> {
+        self.first..self.first + self.blocks
+    }
+}
+
 impl FilledSegment {
     /// The inputs of what is shared, then those of the segment.
     pub fn into_inputs(self) -> Vec<Scalar> {
@@ -97,13 +104,18 @@ impl Template {
     /// segment.
     ///
     /// # Errors
-    /// [`SynthError::HintTooSmall`] if a column is too short.
+    /// [`SynthError::HintTooSmall`] if a column is too short,
+    /// [`SynthError::NoSuchBlocks`] if the circuit has not all of the blocks.
     pub fn alone<'a>(
         &self,
         own: AssignColumns<'a>,
         shared: Option<AssignColumns<'a>>,
         blocks: Range<usize>,
     ) -> Result<SegmentColumns<'a>, SynthError> {
+        if blocks.start > blocks.end || blocks.end > self.blocks() {
+            let (asked, blocks) = (blocks, self.blocks());
+            return Err(SynthError::NoSuchBlocks { asked, blocks });
+        }
         let first = blocks.start;
         let blocks = blocks.len();
         let extent = Extent::default().and(blocks, self.block());
@@ -154,11 +166,18 @@ impl Template {
         }
     }
 
-    /// Fills one segment: `synthesize` runs what all blocks share and then its blocks.
+    /// Fills one segment: `synthesize` runs what all blocks share and then the segment's
+    /// [blocks](SegmentColumns::blocks), each in its namespaces, with a witness. What the
+    /// [`Cut`](crate::Cut) says to stand apart it must leave out where
+    /// [`Pass::leaves_out`] says so.
     ///
     /// # Errors
-    /// [`SynthError::Circuit`] if the circuit refused its witness,
+    /// [`SynthError::Circuit`] if the circuit refused its witness or has none,
     /// [`SynthError::OtherSegment`] if it is not of the template, [`SynthError::GivenUp`].
+    ///
+    /// # Panics
+    /// If `columns` were cut by a template of other sizes, or have a column for C which
+    /// the template [has not](Template::has_c).
     pub fn fill(
         &self,
         columns: SegmentColumns<'_>,
@@ -207,8 +226,12 @@ impl Template {
         })
     }
 
-    /// The public inputs of a part whose segments are filled, in the order of its
-    /// segments, with the rows that Groth16 adds for them.
+    /// Completes a part: writes the rows that Groth16 adds for its inputs, and zeros where
+    /// a column is longer than the circuit. `filled` are all segments in the order of
+    /// [`CutColumns::segments`]; gives the public inputs, the constant one first.
+    ///
+    /// # Panics
+    /// If `filled` are not all segments that were cut with `rest`.
     pub fn finish(&self, rest: RestColumns<'_>, filled: Vec<FilledSegment>) -> Vec<Scalar> {
         let RestColumns { columns, inputs } = rest;
         let mut all = Vec::with_capacity(inputs);
@@ -220,7 +243,7 @@ impl Template {
             };
             all.extend_from_slice(&segment.inputs[own..]);
         }
-        debug_assert_eq!(all.len(), inputs);
+        assert_eq!(all.len(), inputs, "the inputs of all segments");
         let AssignColumns { a, b, c, aux } = columns;
         a[..inputs].copy_from_slice(&all);
         a[inputs..].fill(Scalar::ZERO);

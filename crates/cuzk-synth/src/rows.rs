@@ -11,6 +11,8 @@ use blstrs::Scalar;
 use ff::Field;
 use sha2::{Digest, Sha256};
 
+use crate::Uncut;
+use crate::allowance::{Allowance, list_bytes, map_bytes};
 use crate::density::Densities;
 
 /// Where a variable stands, in the two highest bits of its code.
@@ -57,50 +59,49 @@ pub(crate) type Term = (u32, Scalar);
 #[derive(Debug)]
 pub(crate) struct Coefficients {
     values: Vec<Scalar>,
-    /// Empty once the survey is over.
+    /// Codes of all but the first two. Empty once the survey is over.
     known: HashMap<[u8; 32], u16>,
 }
 
 impl Coefficients {
-    pub(crate) fn new() -> Self {
-        let mut this = Self {
-            values: Vec::new(),
-            known: HashMap::new(),
-        };
-        let (one, minus_one) = (this.code(&Scalar::ONE), this.code(&-Scalar::ONE));
-        assert_eq!((one, minus_one), (Some(ONE), Some(MINUS_ONE)));
-        this
+    pub(crate) fn new(allowance: &mut Allowance) -> Result<Self, Uncut> {
+        let mut values = Vec::new();
+        allowance.reserve(&mut values, 2)?;
+        // In the order of their codes.
+        values.extend([Scalar::ONE, -Scalar::ONE]);
+        let known = HashMap::new();
+        Ok(Self { values, known })
     }
 
-    /// The code of a coefficient; `None` if there are more than 2^16.
-    fn code(&mut self, coefficient: &Scalar) -> Option<u16> {
-        if let (Some(one), Some(minus_one)) = (self.values.first(), self.values.get(1)) {
-            if coefficient == one {
-                return Some(ONE);
-            }
-            if coefficient == minus_one {
-                return Some(MINUS_ONE);
-            }
+    /// The code of a coefficient.
+    fn code(&mut self, coefficient: &Scalar, allowance: &mut Allowance) -> Result<u16, Uncut> {
+        if *coefficient == self.values[usize::from(ONE)] {
+            return Ok(ONE);
+        }
+        if *coefficient == self.values[usize::from(MINUS_ONE)] {
+            return Ok(MINUS_ONE);
         }
         let bytes = coefficient.to_bytes_le();
         if let Some(&code) = self.known.get(&bytes) {
-            return Some(code);
+            return Ok(code);
         }
-        let code = u16::try_from(self.values.len()).ok()?;
+        let code = u16::try_from(self.values.len()).map_err(|_| Uncut::TooVaried)?;
+        allowance.reserve(&mut self.values, 1)?;
+        allowance.reserve_entry(&mut self.known)?;
         self.values.push(*coefficient);
         self.known.insert(bytes, code);
-        Some(code)
+        Ok(code)
     }
 
-    pub(crate) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self, allowance: &mut Allowance) -> Result<(), Uncut> {
+        allowance.give_back(map_bytes(&self.known));
         self.known = HashMap::new();
-        self.values.shrink_to_fit();
+        allowance.shrink(&mut self.values)
     }
 
     /// Bytes that it holds.
     pub(crate) fn bytes(&self) -> usize {
-        self.values.capacity() * size_of::<Scalar>()
-            + map_bytes(self.known.capacity(), size_of::<([u8; 32], u16)>())
+        list_bytes(&self.values) + map_bytes(&self.known)
     }
 
     pub(crate) fn hash(&self, hash: &mut Sha256) {
@@ -108,15 +109,6 @@ impl Coefficients {
         for value in &self.values {
             hash.update(value.to_bytes_le());
         }
-    }
-}
-
-/// Bytes of a hash map: its entries fill at most seven eighths of its places, each of
-/// which has a byte beside it.
-pub(crate) fn map_bytes(capacity: usize, entry_bytes: usize) -> usize {
-    match capacity {
-        0 => 0,
-        _ => (capacity * 8).div_ceil(7).next_power_of_two() * (entry_bytes + 1) + 16,
     }
 }
 
@@ -143,30 +135,27 @@ impl Matrix {
 
     /// Bytes that it holds, what it may grow into included.
     pub(crate) fn bytes(&self) -> usize {
-        self.lens.capacity() * 2 + self.variables.capacity() * 4 + self.coefficients.capacity() * 2
+        list_bytes(&self.lens) + list_bytes(&self.variables) + list_bytes(&self.coefficients)
     }
 
-    /// Bytes of its longest list.
-    fn longest_bytes(&self) -> usize {
-        (self.lens.capacity() * 2)
-            .max(self.variables.capacity() * 4)
-            .max(self.coefficients.capacity() * 2)
-    }
-
-    /// Adds a row. False if the row or its coefficients are more than the codes take.
-    pub(crate) fn push(&mut self, terms: &[Term], coefficients: &mut Coefficients) -> bool {
-        let Ok(len) = u16::try_from(terms.len()) else {
-            return false;
-        };
+    /// Adds a row.
+    pub(crate) fn push(
+        &mut self,
+        terms: &[Term],
+        coefficients: &mut Coefficients,
+        allowance: &mut Allowance,
+    ) -> Result<(), Uncut> {
+        let len = u16::try_from(terms.len()).map_err(|_| Uncut::TooVaried)?;
+        allowance.reserve(&mut self.lens, 1)?;
+        allowance.reserve(&mut self.variables, terms.len())?;
+        allowance.reserve(&mut self.coefficients, terms.len())?;
         for (variable, coefficient) in terms {
-            let Some(code) = coefficients.code(coefficient) else {
-                return false;
-            };
+            let code = coefficients.code(coefficient, allowance)?;
             self.variables.push(*variable);
             self.coefficients.push(code);
         }
         self.lens.push(len);
-        true
+        Ok(())
     }
 
     /// Whether the row under the cursor has exactly these terms; moves on to the next.
@@ -227,10 +216,10 @@ impl Matrix {
         }
     }
 
-    pub(crate) fn finish(&mut self) {
-        self.lens.shrink_to_fit();
-        self.variables.shrink_to_fit();
-        self.coefficients.shrink_to_fit();
+    pub(crate) fn finish(&mut self, allowance: &mut Allowance) -> Result<(), Uncut> {
+        allowance.shrink(&mut self.lens)?;
+        allowance.shrink(&mut self.variables)?;
+        allowance.shrink(&mut self.coefficients)
     }
 
     pub(crate) fn hash(&self, hash: &mut Sha256) {
@@ -302,12 +291,6 @@ impl Rows {
         self.a.bytes() + self.b.bytes() + self.c.bytes()
     }
 
-    /// Bytes of the longest list of a matrix.
-    pub(crate) fn longest_bytes(&self) -> usize {
-        let bytes = [&self.a, &self.b, &self.c].map(Matrix::longest_bytes);
-        bytes.into_iter().max().unwrap_or(0)
-    }
-
     /// Marks the variables that are dense in these rows.
     pub(crate) fn mark(&self, shared: &mut Densities, block: &mut Densities) {
         self.a.variables(|place, index| match place {
@@ -324,10 +307,9 @@ impl Rows {
         });
     }
 
-    pub(crate) fn finish(&mut self) {
-        for matrix in [&mut self.a, &mut self.b, &mut self.c] {
-            matrix.finish();
-        }
+    pub(crate) fn finish(&mut self, allowance: &mut Allowance) -> Result<(), Uncut> {
+        let mut matrices = [&mut self.a, &mut self.b, &mut self.c].into_iter();
+        matrices.try_for_each(|matrix| matrix.finish(allowance))
     }
 
     pub(crate) fn hash(&self, hash: &mut Sha256) {
@@ -338,21 +320,28 @@ impl Rows {
 }
 
 /// Gathers the terms of a linear combination whose coefficient is not zero, with the
-/// codes that `input` and `aux` give. False if a variable has none.
+/// codes that `input` and `aux` give, no more than a row may have.
 pub(crate) fn gather(
     into: &mut Vec<Term>,
     lc: &LinearCombination<Scalar>,
-    input: impl Fn(usize) -> Option<u32>,
-    aux: impl Fn(usize) -> Option<u32>,
-) -> bool {
+    input: impl Fn(usize) -> Result<u32, Uncut>,
+    aux: impl Fn(usize) -> Result<u32, Uncut>,
+    allowance: &mut Allowance,
+) -> Result<(), Uncut> {
     into.clear();
-    let mut add = |code: Option<u32>, coefficient: &Scalar| {
+    let mut add = |code: Result<u32, Uncut>, coefficient: &Scalar| {
         if *coefficient == Scalar::ZERO {
-            return true;
+            return Ok(());
         }
-        code.map(|code| into.push((code, *coefficient))).is_some()
+        if into.len() == usize::from(u16::MAX) {
+            return Err(Uncut::TooVaried);
+        }
+        allowance.reserve(into, 1)?;
+        into.push((code?, *coefficient));
+        Ok(())
     };
     lc.iter_inputs()
-        .all(|(&index, value)| add(input(index), value))
-        && lc.iter_aux().all(|(&index, value)| add(aux(index), value))
+        .try_for_each(|(&index, value)| add(input(index), value))?;
+    lc.iter_aux()
+        .try_for_each(|(&index, value)| add(aux(index), value))
 }

@@ -16,21 +16,26 @@ use std::fmt;
 use bellpepper_core::{LinearCombination, SynthesisError};
 use blstrs::Scalar;
 
+use crate::allowance::{Allowance, list_bytes, map_bytes};
 use crate::error::SynthError;
-use crate::rows::{Coefficients, Cursor, Place, Rows, Term, code, gather, map_bytes, place};
+use crate::rows::{Coefficients, Cursor, Place, Rows, Term, code, gather, place};
 use crate::template::{Apart, Extent, Template};
 use crate::{Pass, Sizes};
 
 /// Where a circuit repeats, as its namespaces tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// How deep the namespaces lie that begin blocks, 0 for the outermost.
+    /// How deep the namespaces lie that begin blocks: how many are open around one, counted
+    /// from the closure that is surveyed. 0 are those that it opens itself.
     pub depth: usize,
-    /// How the names of those begin (`challenge_`).
+    /// How the names of those begin (`challenge_`). A block goes on to where the next one
+    /// begins, the last to the end of the circuit.
     pub name: &'static str,
     /// The name of a namespace as deep as those, before the first of them, that is much
-    /// work and has no variable that a block uses. All segments but the first
-    /// [leave it out](Pass::leaves_out).
+    /// work and has no variable that a block uses. All segments but the first do without
+    /// it: the circuit asks [`Pass::leaves_out`] just before it would open the namespace, and
+    /// skips it if so. Where the survey finds that a block does use it, or that it has inputs,
+    /// nothing is left out.
     pub apart: Option<&'static str>,
 }
 
@@ -39,10 +44,12 @@ pub struct Cut {
 pub enum Extend {
     /// All of it.
     Whole,
-    /// Up to the end of its first block, for a circuit of which an earlier survey found
-    /// so many blocks.
+    /// Up to the end of its first block; the others are taken to be like it and are not
+    /// compared. For a circuit of which a survey of all of it, earlier, found so many blocks
+    /// ([`Template::blocks`]), all with the same shared variables
+    /// ([`Template::is_uniform`]).
     FirstBlock {
-        /// Blocks of the circuit, which all use the same shared variables.
+        /// Blocks of the circuit.
         blocks: usize,
     },
 }
@@ -76,7 +83,7 @@ pub enum Uncut {
         /// Bytes that they may take.
         limit_bytes: usize,
     },
-    /// More than 2^16 terms in a row or different coefficients.
+    /// 2^16 terms in a row, or more different coefficients.
     TooVaried,
 }
 
@@ -104,8 +111,9 @@ impl fmt::Display for Uncut {
     }
 }
 
-/// Surveys a blank circuit. The stored rows take at most `limit_bytes` while they are
-/// read, and C stays with them `with_c`.
+/// Surveys a blank circuit, none of whose values is asked for. What is stored takes at most
+/// `limit_bytes` at any time, which is asked before it is taken. C stays with the rows
+/// `with_c`.
 ///
 /// # Errors
 /// [`SynthError::Circuit`] if the circuit refused, [`SynthError::GivenUp`]. A circuit that
@@ -118,7 +126,11 @@ pub fn survey(
     synthesize: impl FnOnce(&mut Pass<'_>) -> Result<(), SynthesisError>,
 ) -> Result<Result<Template, Uncut>, SynthError> {
     use bellpepper_core::ConstraintSystem as _;
-    let mut pass = Pass::surveying(Survey::new(cut, extend, limit_bytes));
+    let survey = match Survey::new(cut, extend, limit_bytes) {
+        Ok(survey) => survey,
+        Err(uncut) => return Ok(Err(uncut)),
+    };
+    let mut pass = Pass::surveying(survey);
     pass.alloc_input(|| "one", || Err(SynthesisError::AssignmentMissing))?;
     let ended = synthesize(&mut pass);
     let ended = pass.ended(ended);
@@ -142,9 +154,7 @@ enum Stopped {
 pub(crate) struct Survey {
     cut: Cut,
     extend: Extend,
-    limit_bytes: usize,
-    /// The most bytes that it held when it was asked.
-    most_bytes: usize,
+    allowance: Allowance,
     depth: usize,
     /// Variables and rows so far.
     at: Sizes,
@@ -171,12 +181,14 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    fn new(cut: Cut, extend: Extend, limit_bytes: usize) -> Self {
-        Self {
+    fn new(cut: Cut, extend: Extend, limit_bytes: usize) -> Result<Self, Uncut> {
+        let mut allowance = Allowance::new(limit_bytes);
+        allowance.take(size_of::<Template>())?;
+        let coefficients = Coefficients::new(&mut allowance)?;
+        Ok(Self {
             cut,
             extend,
-            limit_bytes,
-            most_bytes: 0,
+            allowance,
             depth: 0,
             at: Sizes::default(),
             begin: None,
@@ -184,7 +196,7 @@ impl Survey {
             shared: Extent::default(),
             apart: None,
             block: None,
-            coefficients: Coefficients::new(),
+            coefficients,
             shared_rows: Rows::default(),
             block_rows: Rows::default(),
             cursors: Default::default(),
@@ -193,7 +205,7 @@ impl Survey {
             all_links: Vec::new(),
             scratch: Vec::new(),
             stopped: None,
-        }
+        })
     }
 
     /// An error ends a circuit early where the survey knows enough.
@@ -216,11 +228,12 @@ impl Survey {
         Ok(self.at.inputs - 1)
     }
 
-    pub(crate) fn enforce(&mut self, lcs: [LinearCombination<Scalar>; 3]) {
+    /// A row is not built once enough is known.
+    pub(crate) fn enforce(&mut self, lcs: impl FnOnce() -> [LinearCombination<Scalar>; 3]) {
         if self.stopped.is_some() {
             return;
         }
-        if let Err(uncut) = self.row(&lcs) {
+        if let Err(uncut) = self.row(&lcs()) {
             self.stopped = Some(Stopped::Uncut(uncut));
         }
         self.at.constraints += 1;
@@ -230,27 +243,34 @@ impl Survey {
         let (shared, begin) = (self.shared, self.begin);
         let block = self.blocks.saturating_sub(1);
         let row = self.at.constraints - begin.map_or(0, |begin| begin.constraints);
-        let input = |index: usize| match begin {
-            Some(begin) if index >= shared.inputs => {
-                code(Place::BlockInput, index.checked_sub(begin.inputs)?)
-            }
-            _ => code(Place::SharedInput, index),
+        // What lies between the shared ones and the block is of another block.
+        let reaches = || Uncut::Reaches { block, row };
+        let input = |index: usize| {
+            let code = match begin {
+                Some(begin) if index >= shared.inputs => index
+                    .checked_sub(begin.inputs)
+                    .and_then(|index| code(Place::BlockInput, index)),
+                _ => code(Place::SharedInput, index),
+            };
+            code.ok_or_else(reaches)
         };
-        let aux = |index: usize| match begin {
-            Some(begin) if index >= shared.aux => {
-                code(Place::BlockAux, index.checked_sub(begin.aux)?)
-            }
-            _ => code(Place::SharedAux, index),
+        let aux = |index: usize| {
+            let code = match begin {
+                Some(begin) if index >= shared.aux => index
+                    .checked_sub(begin.aux)
+                    .and_then(|index| code(Place::BlockAux, index)),
+                _ => code(Place::SharedAux, index),
+            };
+            code.ok_or_else(reaches)
         };
         let rows = match begin {
             None => &mut self.shared_rows,
             Some(_) => &mut self.block_rows,
         };
+        let allowance = &mut self.allowance;
         let matrices = [&mut rows.a, &mut rows.b, &mut rows.c];
         for ((matrix, lc), cursor) in matrices.into_iter().zip(lcs).zip(&mut self.cursors) {
-            if !gather(&mut self.scratch, lc, input, aux) {
-                return Err(Uncut::Reaches { block, row });
-            }
+            gather(&mut self.scratch, lc, input, aux, allowance)?;
             if self.blocks > 1 {
                 let (terms, links) = (&self.scratch, &mut self.links);
                 if !matrix.matches(cursor, terms, &self.coefficients, links) {
@@ -259,44 +279,13 @@ impl Survey {
                 continue;
             }
             if self.blocks == 1 {
-                for term in &mut self.scratch {
-                    link(&mut term.0, &mut self.known_links, &mut self.links);
+                for (variable, _) in &mut self.scratch {
+                    link(variable, &mut self.known_links, &mut self.links, allowance)?;
                 }
             }
-            if !matrix.push(&self.scratch, &mut self.coefficients) {
-                return Err(Uncut::TooVaried);
-            }
-        }
-        // Now and then is enough for a limit that is a share of a large memory.
-        if self.blocks <= 1 && self.at.constraints.is_multiple_of(1 << 12) {
-            self.check_bytes()?;
+            matrix.push(&self.scratch, &mut self.coefficients, allowance)?;
         }
         Ok(())
-    }
-
-    fn check_bytes(&mut self) -> Result<(), Uncut> {
-        let limit_bytes = self.limit_bytes;
-        self.most_bytes = self.most_bytes.max(self.bytes());
-        if self.most_bytes > limit_bytes {
-            return Err(Uncut::TooLarge { limit_bytes });
-        }
-        Ok(())
-    }
-
-    /// Bytes that the survey may hold: those of what it keeps, and once more those of the
-    /// longest list, which has two homes while it moves to a larger one.
-    fn bytes(&self) -> usize {
-        let links = self.links.capacity() * size_of::<Option<u32>>()
-            + map_bytes(self.known_links.capacity(), size_of::<(u32, u32)>())
-            + self.all_links.capacity() * size_of::<Box<[u32]>>()
-            + self.all_links.len() * self.links.len() * size_of::<u32>();
-        let rows = [&self.shared_rows, &self.block_rows];
-        let longest = rows.iter().map(|rows| rows.longest_bytes()).max();
-        links
-            + rows.iter().map(|rows| rows.bytes()).sum::<usize>()
-            + longest.unwrap_or(0)
-            + self.coefficients.bytes()
-            + self.scratch.capacity() * size_of::<Term>()
     }
 
     pub(crate) fn push_namespace<N: Into<String>>(&mut self, name: impl FnOnce() -> N) {
@@ -343,19 +332,23 @@ impl Survey {
             return Ok(());
         };
         let extent = Extent::between(&begin, &self.at);
-        let known = self.links.iter().map(|link| link.map(|code| place(code).1));
-        let links: Option<Box<[u32]>> = known.map(|index| u32::try_from(index?).ok()).collect();
-        match self.block {
-            None => self.block = Some(extent),
-            // A block of fewer rows has not met all links.
-            Some(first) if first == extent && links.is_some() => {}
-            Some(_) => {
-                let block = self.blocks - 1;
-                return Err(Uncut::OtherSize { block });
-            }
+        let block = self.blocks - 1;
+        if *self.block.get_or_insert(extent) != extent {
+            return Err(Uncut::OtherSize { block });
         }
-        self.all_links.extend(links);
-        self.check_bytes()
+        let Self {
+            allowance, links, ..
+        } = self;
+        allowance.reserve(&mut self.all_links, 1)?;
+        allowance.take(links.len() * size_of::<u32>())?;
+        let mut met = Vec::with_capacity(links.len());
+        for link in links {
+            // A block of other rows has not met all links.
+            let (_, index) = place(link.ok_or(Uncut::OtherSize { block })?);
+            met.push(u32::try_from(index).expect("of a code"));
+        }
+        self.all_links.push(met.into_boxed_slice());
+        Ok(())
     }
 
     fn finish(mut self, with_c: bool) -> Result<Template, Uncut> {
@@ -365,50 +358,57 @@ impl Survey {
             None => self.end_block()?,
         }
         let block = self.block.ok_or(Uncut::NoBlock)?;
-        self.check_bytes()?;
-        let held_bytes = self.bytes();
-        let mut links = std::mem::take(&mut self.all_links);
+        let mut allowance = self.allowance;
+        let mut links = self.all_links;
         if let Extend::FirstBlock { blocks } = self.extend {
             // The caller's number may be any. One block's links are held.
             let more = blocks.checked_sub(1).ok_or(Uncut::NoBlock)?;
-            let each = size_of::<Box<[u32]>>() + size_of_val(&*links[0]);
-            let limit_bytes = self.limit_bytes;
-            self.most_bytes = more
-                .checked_mul(each)
-                .and_then(|more| more.checked_add(held_bytes))
-                .filter(|all| *all <= limit_bytes)
-                .ok_or(Uncut::TooLarge { limit_bytes })?
-                .max(self.most_bytes);
-            let first = links[0].clone();
-            links.resize(blocks, first);
+            allowance.reserve_exact(&mut links, more)?;
+            allowance.take(more.saturating_mul(size_of_val(&*links[0])))?;
+            for _ in 0..more {
+                links.push(links[0].clone());
+            }
         }
-        self.coefficients.finish();
+        allowance.give_back(
+            list_bytes(&self.links) + map_bytes(&self.known_links) + list_bytes(&self.scratch),
+        );
+        drop((self.links, self.known_links, self.scratch));
         let apart = self.apart.and_then(|(begin, end)| {
             let apart = Apart::between(&begin, &end?);
             apart.filter(|apart| links.iter().flatten().all(|&link| !apart.has(link)))
         });
-        Ok(Template::new(
+        Template::new(
             (self.shared, self.shared_rows),
             apart,
             (block, self.block_rows),
             links,
             self.coefficients,
             with_c,
-            self.most_bytes as u64,
-        ))
+            allowance,
+        )
     }
 }
 
 /// Turns the code of a shared variable into that of its place among the links, which is
 /// the next one if it is new. Other codes stay.
-fn link(variable: &mut u32, known: &mut HashMap<u32, u32>, links: &mut Vec<Option<u32>>) {
+fn link(
+    variable: &mut u32,
+    known: &mut HashMap<u32, u32>,
+    links: &mut Vec<Option<u32>>,
+    allowance: &mut Allowance,
+) -> Result<(), Uncut> {
     if place(*variable).0 != Place::SharedAux {
-        return;
+        return Ok(());
     }
-    let next = links.len();
-    let place = *known.entry(*variable).or_insert_with(|| {
-        links.push(Some(*variable));
-        code(Place::SharedAux, next).expect("fewer links than shared variables")
-    });
-    *variable = place;
+    if let Some(&known) = known.get(variable) {
+        *variable = known;
+        return Ok(());
+    }
+    let next = code(Place::SharedAux, links.len()).expect("fewer links than shared variables");
+    allowance.reserve_entry(known)?;
+    allowance.reserve(links, 1)?;
+    links.push(Some(*variable));
+    known.insert(*variable, next);
+    *variable = next;
+    Ok(())
 }

@@ -4,9 +4,10 @@
 use blstrs::Scalar;
 use sha2::{Digest, Sha256};
 
+use crate::allowance::Allowance;
 use crate::density::{Densities, DensityBits};
 use crate::rows::{Coefficients, Matrix, Places, Rows};
-use crate::{Sizes, witness::Written};
+use crate::{Sizes, Uncut, witness::Written};
 
 /// Variables and rows of a range of a circuit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,10 +99,11 @@ impl Template {
         apart: Option<Apart>,
         (block, mut block_rows): (Extent, Rows),
         links: Vec<Box<[u32]>>,
-        coefficients: Coefficients,
+        mut coefficients: Coefficients,
         with_c: bool,
-        survey_bytes: u64,
-    ) -> Self {
+        mut allowance: Allowance,
+    ) -> Result<Self, Uncut> {
+        coefficients.finish(&mut allowance)?;
         let mut hash = Sha256::new();
         for extent in [shared, block] {
             for count in [extent.inputs, extent.aux, extent.constraints] {
@@ -116,11 +118,12 @@ impl Template {
         for rows in [&mut shared_rows, &mut block_rows] {
             rows.hash(&mut hash);
             if !with_c {
+                allowance.give_back(rows.c.bytes());
                 rows.c = Matrix::default();
             }
-            rows.finish();
+            rows.finish(&mut allowance)?;
         }
-        Self {
+        let this = Self {
             shared,
             apart,
             block,
@@ -130,8 +133,10 @@ impl Template {
             block_rows,
             with_c,
             digest: hash.finalize().into(),
-            survey_bytes,
-        }
+            survey_bytes: allowance.most_bytes() as u64,
+        };
+        debug_assert_eq!(this.bytes(), allowance.held_bytes() as u64);
+        Ok(this)
     }
 
     /// What comes before the first block, the constant one included.
@@ -145,10 +150,18 @@ impl Template {
     }
 
     /// Bytes that each segment but the first takes beside the columns while it is filled:
-    /// the variables that all blocks share, without those which it leaves out.
+    /// the variables that all blocks share, without those which it leaves out, and once more
+    /// those that a block uses. Its public inputs are not counted.
     pub fn segment_bytes(&self) -> u64 {
         let left_out = self.apart.map_or(0, |apart| apart.extent.aux);
-        ((self.shared.aux - left_out) * size_of::<Scalar>()) as u64
+        let shared = (self.shared.aux - left_out) * size_of::<Scalar>();
+        shared as u64 + self.first_segment_bytes()
+    }
+
+    /// Bytes that the first segment takes, which has what is shared in the columns.
+    pub fn first_segment_bytes(&self) -> u64 {
+        let linked = self.links.first().map_or(0, |links| links.len());
+        (linked * size_of::<Scalar>()) as u64
     }
 
     /// One block.
@@ -183,7 +196,8 @@ impl Template {
         bytes as u64
     }
 
-    /// The most bytes that the survey held that found it.
+    /// The most bytes that the survey held that found it: the least limit with which it
+    /// does.
     pub fn survey_bytes(&self) -> u64 {
         self.survey_bytes
     }

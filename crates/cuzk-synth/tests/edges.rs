@@ -164,8 +164,11 @@ fn into(columns: &mut GrownColumns) -> AssignColumns<'_> {
 fn what_stands_apart_is_left_out_by_all_segments_but_the_first() {
     let scalars = |count: usize| (count * size_of::<Scalar>()) as u64;
     let shared = |circuit: &Squares| 1 + circuit.before + circuit.after;
+    // A block uses the first shared variable and the last.
+    let linked = 2;
     let template = PLAIN.segments_are_the_whole();
-    assert_eq!(template.segment_bytes(), scalars(shared(&PLAIN)));
+    assert_eq!(template.segment_bytes(), scalars(shared(&PLAIN) + linked));
+    assert_eq!(template.first_segment_bytes(), scalars(linked));
     for (uses_apart, input_apart) in [(true, false), (false, true)] {
         // Such a thing does not stand apart, and no segment leaves it out.
         let circuit = Squares {
@@ -175,7 +178,7 @@ fn what_stands_apart_is_left_out_by_all_segments_but_the_first() {
         };
         let template = circuit.segments_are_the_whole();
         let all = shared(&circuit) + circuit.apart;
-        assert_eq!(template.segment_bytes(), scalars(all));
+        assert_eq!(template.segment_bytes(), scalars(all + linked));
     }
     let (first, last) = (
         Squares { before: 0, ..PLAIN },
@@ -183,7 +186,7 @@ fn what_stands_apart_is_left_out_by_all_segments_but_the_first() {
     );
     for circuit in [first, last, Squares { apart: 0, ..PLAIN }] {
         let template = circuit.segments_are_the_whole();
-        assert_eq!(template.segment_bytes(), scalars(shared(&circuit)));
+        assert_eq!(template.segment_bytes(), scalars(shared(&circuit) + linked));
     }
 }
 
@@ -285,6 +288,43 @@ fn a_panic_in_any_block_leaves_the_template_whole() {
             assert_eq!(filled.is_err(), block == bad);
         }
         PLAIN.segments_of_are_the_whole(&template);
+    }
+}
+
+/// Any blocks that there are, also none, and no others.
+#[test]
+fn columns_alone_are_those_of_the_blocks_that_were_asked_for() {
+    let template = PLAIN.survey().expect("it repeats");
+    let (whole, _) = PLAIN.whole();
+    let (shared, block) = (template.shared(), template.block());
+    let alone = |blocks: Range<usize>| -> Result<GrownColumns, String> {
+        let count = blocks.len().min(PLAIN.blocks);
+        let mut own = dirty(&Sizes {
+            inputs: 0,
+            aux: count * block.aux,
+            constraints: count * block.constraints,
+        });
+        let columns = template
+            .alone(into(&mut own), None, blocks.clone())
+            .map_err(|error| error.to_string())?;
+        let fill = |pass: &mut Pass<'_>| PLAIN.synthesize(pass, blocks, true);
+        template.fill(columns, fill).expect("a good witness");
+        Ok(own)
+    };
+    for first in 0..=PLAIN.blocks {
+        for end in first..=PLAIN.blocks {
+            let own = alone(first..end).expect("such blocks");
+            let begin = shared.constraints + first * block.constraints;
+            assert_eq!(own.a, whole.a[begin..][..own.a.len()]);
+            let begin = shared.aux + first * block.aux;
+            assert_eq!(own.aux, whole.aux[begin..][..own.aux.len()]);
+        }
+    }
+    #[expect(clippy::reversed_empty_ranges, reason = "it is refused")]
+    let others = [0..5, 4..5, 5..5, 3..2, 0..usize::MAX, usize::MAX..0];
+    for blocks in others {
+        let want = format!("blocks {blocks:?} were asked for, the circuit has 4");
+        assert_eq!(alone(blocks).expect_err("no such blocks"), want);
     }
 }
 

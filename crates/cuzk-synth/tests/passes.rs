@@ -350,12 +350,13 @@ fn hints_survive_the_process_and_refuse_what_they_do_not_know() {
         .collect();
     assert_eq!(names, ["hints.json"], "no partial file is left");
 
+    let later = "is of version 2, this program knows up to 1";
     for (text, want) in [
         ("{\"version\":1,\"shapes\":{", "EOF while parsing"),
-        (
-            "{\"version\":2,\"shapes\":{}}",
-            "version 2, this program reads version 1",
-        ),
+        ("{\"shapes\":{}}", "missing field `version`"),
+        ("{\"version\":2,\"shapes\":{}}", later),
+        // A later version may keep other things in other places.
+        ("{\"more\":1,\"shapes\":[],\"version\":2}", later),
         (
             "{\"version\":1,\"shapes\":{},\"more\":1}",
             "unknown field `more`",
@@ -368,4 +369,11 @@ fn hints_survive_the_process_and_refuse_what_they_do_not_know() {
         assert!(error.contains(want), "{error}");
         assert_eq!(std::fs::read_to_string(&path).expect("still there"), text);
     }
+
+    // A later program writes the file while this one has what it was before.
+    let text = "{\"more\":1,\"version\":2}";
+    std::fs::write(&path, text).expect("writable");
+    let error = store.save().expect_err("not to be replaced").to_string();
+    assert!(error.contains(later), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).expect("still there"), text);
 }

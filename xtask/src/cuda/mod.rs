@@ -12,7 +12,7 @@ pub(crate) mod toolkit;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 use crate::workspace::Workspace;
 
@@ -74,12 +74,13 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Resul
 fn drive(workspace: &Workspace, verb: &str, build: &Build) -> anyhow::Result<bool> {
     let toolkit = toolkit::find_or_install(workspace)?;
     let archs = archs_of(build);
+    let release = toolkit.release()?;
     println!(
-        "compiler: {} ({}, {})",
+        "compiler: {} ({release}, {})",
         toolkit.nvcc.display(),
-        toolkit.release()?,
         toolkit.origin
     );
+    check_archs(&archs, &toolkit.architectures()?)?;
     println!(
         "architectures: {}",
         if archs.is_empty() {
@@ -109,6 +110,21 @@ fn archs_of(build: &Build) -> Vec<String> {
         Build { archs, .. } if archs.is_empty() => archs_of_devices(),
         Build { archs, .. } => archs.clone(),
     }
+}
+
+/// Whether the compiler knows every architecture, told before anything is built: it says so
+/// of one at a time, and not which it knows.
+fn check_archs(archs: &[String], known: &[String]) -> anyhow::Result<()> {
+    for arch in archs.iter().flat_map(|archs| archs.split(',')) {
+        // The build script takes `90` for `sm_90`.
+        let number = arch.trim().trim_start_matches("sm_");
+        ensure!(
+            known.contains(&format!("sm_{number}")),
+            "--arch {arch}: the compiler has no such architecture, it knows {}",
+            known.join(", ")
+        );
+    }
+    Ok(())
 }
 
 fn cargo_arguments(build: &Build) -> Vec<&str> {
@@ -173,6 +189,22 @@ mod tests {
         assert_eq!(archs_in("9.0\n8.9\n9.0\n"), ["sm_89", "sm_90"]);
         assert_eq!(archs_in("12.0\n"), ["sm_120"]);
         assert!(archs_in("[N/A]\n\n").is_empty());
+    }
+
+    #[test]
+    fn an_architecture_that_the_compiler_lacks_is_told_with_those_it_has() {
+        let known = ["sm_80", "sm_90", "sm_120"].map(str::to_owned);
+        let check = |archs: &[&str]| {
+            let archs: Vec<String> = archs.iter().map(|&arch| arch.to_owned()).collect();
+            check_archs(&archs, &known).map_err(|error| error.to_string())
+        };
+        for good in [&[][..], &["sm_90"], &["90", "sm_120"], &["sm_80,sm_90"]] {
+            assert_eq!(check(good), Ok(()), "{good:?}");
+        }
+        for wrong in ["sm_12", "sm_90a", "", "sm_80,sm_12"] {
+            let error = check(&["sm_80", wrong]).expect_err(wrong);
+            assert!(error.ends_with("it knows sm_80, sm_90, sm_120"), "{error}");
+        }
     }
 
     #[test]

@@ -52,17 +52,33 @@ impl Toolkit {
         Ok(format!("release {}", release.trim()))
     }
 
+    /// The architectures that it compiles for, such as `sm_90`; variants such as `sm_90a`
+    /// aside, which nothing here is built for.
+    ///
+    /// # Errors
+    /// If it cannot be started or is no nvcc.
+    pub(crate) fn architectures(&self) -> anyhow::Result<Vec<String>> {
+        let text = self.says("--list-gpu-code")?;
+        let is_number = |arch: &str| {
+            let number = arch.strip_prefix("sm_");
+            number.is_some_and(|number| number.parse::<u32>().is_ok())
+        };
+        let archs = text.split_whitespace().filter(|arch| is_number(arch));
+        Ok(archs.map(str::to_owned).collect())
+    }
+
     fn says(&self, argument: &str) -> anyhow::Result<String> {
         let output = Command::new(&self.nvcc)
             .arg(argument)
             .stdin(Stdio::null())
             .output()
-            .with_context(|| format!("starting {}", self.nvcc.display()))?;
+            .with_context(|| format!("starting {}, {}", self.nvcc.display(), self.origin))?;
         ensure!(
             output.status.success(),
-            "{} {argument}: {}",
+            "{} {argument}: {} ({})",
             self.nvcc.display(),
-            output.status
+            output.status,
+            self.origin
         );
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -165,6 +181,19 @@ mod tests {
         let folder = named(&[("NVCC", ""), ("CUDA_HOME", "b")]).expect("named");
         assert_eq!(folder.nvcc, Path::new("b/bin/nvcc"));
         assert_eq!(named(&[("CUDA_HOME", "")]), None);
+    }
+
+    #[test]
+    fn a_compiler_that_is_not_there_is_told_with_who_named_it() {
+        for (variable, value, path) in [
+            ("NVCC", "/nonexistent/nvcc", "/nonexistent/nvcc"),
+            ("CUDA_HOME", "/nonexistent", "/nonexistent/bin/nvcc"),
+        ] {
+            let toolkit = named(&[(variable, value)]).expect("named");
+            let error = toolkit.release().expect_err("nothing is there");
+            let want = format!("starting {path}, named by {variable}");
+            assert_eq!(error.to_string(), want);
+        }
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl fmt::Display for Loaded {
                 writeln!(f, "{gap}[{table}]")?;
                 section = table;
             }
-            writeln!(f, "# {} ({origin})", key.what)?;
+            writeln!(f, "# {} [from: {origin}]", key.what)?;
             writeln!(f, "{name} = {}", (key.show)(&self.config))?;
         }
         Ok(())

@@ -25,7 +25,8 @@ pub use tuning::{
 pub use value::Value;
 pub use watchdog::Watchdog;
 
-/// How much of a key file is checked when it is opened.
+/// How much of a key file is checked when it is opened: `counts`, `curve` and `subgroup`
+/// are [`cuzk_gpu::PointCheck`]'s `None`, `OnCurve` and `Subgroup`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointCheck {
     /// Section counts against the file's size only.

@@ -50,8 +50,12 @@ impl Value {
 
     /// A rule for a limit of memory.
     pub(super) fn limit(&self) -> Result<LimitRule, String> {
-        let wrong =
-            || format!("want \"auto\", a share (\"80%\") or bytes (\"16GiB\"), have {self}");
+        let wrong = || {
+            format!(
+                "want \"auto\", a share (\"80%\") or bytes (\"16GiB\"), have {self}{}",
+                self.fraction()
+            )
+        };
         match self {
             Value::Integer(bytes) => u64::try_from(*bytes)
                 .map(LimitRule::Bytes)
@@ -67,7 +71,17 @@ impl Value {
             Ok(LimitRule::Bytes(bytes)) => usize::try_from(bytes).ok(),
             _ => None,
         };
-        bytes.ok_or_else(|| format!("want bytes (\"256MiB\"), have {self}"))
+        bytes.ok_or_else(|| format!("want bytes (\"256MiB\"), have {self}{}", self.fraction()))
+    }
+
+    /// What is said of a number with a fraction, where a whole one is wanted.
+    fn fraction(&self) -> &'static str {
+        match self {
+            Value::Text(text) if text.contains(['.', ',']) => {
+                ": the number must be whole, without decimals; write it in a smaller unit"
+            }
+            _ => "",
+        }
     }
 
     /// Permission bits; `0660` without quotes would be another number in the file.
@@ -169,6 +183,12 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(rule));
             assert_eq!(show_limit(rule), shown);
+        }
+        for wrong in ["14.5MiB", "1,5GiB", "12.5%"] {
+            let limit = parse(wrong).expect_err(wrong);
+            assert!(limit.contains("without decimals"), "{limit}");
+            let bytes = Value::from_argument(wrong).bytes().expect_err(wrong);
+            assert!(bytes.contains("without decimals"), "{bytes}");
         }
         for wrong in ["101%", "%", "-5", "true", "lots", ""] {
             assert!(parse(wrong).is_err(), "{wrong}");

@@ -22,7 +22,7 @@ use crate::schedule::{
     StageLimits,
 };
 use crate::stage::{self, Filled, Job, Shared};
-use crate::{CircuitId, Filling, Obstacle};
+use crate::{CircuitId, CircuitSpec, Filling, Obstacle};
 
 pub(super) struct Dispatcher {
     shared: Arc<Shared>,
@@ -131,7 +131,7 @@ impl Dispatcher {
                 id,
                 job,
                 circuit,
-                is_shared,
+                width,
                 reply,
                 place,
             } => {
@@ -143,7 +143,7 @@ impl Dispatcher {
                     priority: job.priority,
                     parts: job.part_count,
                     circuit,
-                    is_shared,
+                    width,
                 };
                 self.admit(id, job, reply, place)
                     .then_some(event)
@@ -235,7 +235,7 @@ impl Dispatcher {
                     PartData::Outgrown(_) => Event::Outgrown(part),
                     PartData::Synthesised(synthesised, devices) => Event::Synthesised {
                         part,
-                        is_shared: is_shared(synthesised.synthesis),
+                        width: width(synthesised.synthesis, entry.job.circuit.as_ref()),
                         devices: *devices,
                     },
                     PartData::Proved(_) => Event::Proved(part),
@@ -539,11 +539,11 @@ impl Dispatcher {
     }
 }
 
-/// Whether a synthesis takes all threads, as far as one that was made in this way tells.
-fn is_shared(filling: Filling) -> Option<bool> {
+/// Threads that a synthesis can use, as far as one that was made in this way tells.
+fn width(filling: Filling, circuit: &dyn CircuitSpec) -> Option<usize> {
     match filling {
-        Filling::Segments => Some(true),
-        Filling::Whole | Filling::Instead(Obstacle::Differs | Obstacle::Growing) => Some(false),
+        Filling::Segments => Some(circuit.segments()),
+        Filling::Whole | Filling::Instead(Obstacle::Differs | Obstacle::Growing) => Some(1),
         Filling::Instead(Obstacle::Surveyed | Obstacle::Doubted | Obstacle::NoMemory) => None,
     }
 }

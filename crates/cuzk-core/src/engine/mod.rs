@@ -154,7 +154,7 @@ impl Engine {
         let recorder = Arc::clone(&self.shared.recorder);
         let cancel = CancelToken::new();
         let circuit = workload.circuit();
-        let (circuit_id, is_shared) = (circuit.id(), self.is_shared(circuit.as_ref()));
+        let (circuit_id, width) = (circuit.id(), self.width(circuit.as_ref()));
         let job = Arc::new(Job {
             timeline: Timeline::of_job(recorder, &label, part_count),
             label,
@@ -177,7 +177,7 @@ impl Engine {
             id,
             job,
             circuit: circuit_id,
-            is_shared,
+            width,
             reply,
             place,
         };
@@ -220,16 +220,19 @@ impl Engine {
         self.shared.backends.preload(&key)
     }
 
-    /// Whether a synthesis of the circuit is likely to take all threads.
-    fn is_shared(&self, circuit: &dyn CircuitSpec) -> bool {
-        stage::asked(&self.shared) == Ok(true) && circuit.cut().is_some()
+    /// Threads that a synthesis of the circuit is likely to use where it has them.
+    fn width(&self, circuit: &dyn CircuitSpec) -> usize {
+        match stage::asked(&self.shared) == Ok(true) && circuit.cut().is_some() {
+            true => circuit.segments(),
+            false => 1,
+        }
     }
 
     /// Parts of the circuit that may be in flight at the same time, and so have columns.
     pub fn parts_in_flight_max(&self, circuit: &dyn CircuitSpec) -> usize {
         let slots = self.limits.device_slots.iter().sum();
-        let is_shared = self.is_shared(circuit);
-        self.limits.parts_in_flight_max(is_shared, slots)
+        let width = self.width(circuit);
+        self.limits.parts_in_flight_max(width, slots)
     }
 
     /// Where columns come from.

@@ -25,7 +25,7 @@ pub(super) enum Message {
         /// Its circuit.
         circuit: CircuitId,
         /// Whether its synthesis is likely to take all threads.
-        is_shared: bool,
+        width: usize,
         /// Where its end is told.
         reply: Sender<Result<ProofReply, ProveError>>,
         /// Its place in the queue.

@@ -20,6 +20,9 @@ pub struct Sidecar {
     pub generator: String,
 }
 
+/// What this program writes as the one that made a key.
+const GENERATOR: &str = concat!("cuzk ", env!("CARGO_PKG_VERSION"));
+
 /// Where the sidecar of a key file is.
 pub fn sidecar_path(params: &Path) -> PathBuf {
     let mut name = params.as_os_str().to_owned();
@@ -33,14 +36,29 @@ impl Sidecar {
             warning: "the secrets of this key are known: for tests only".to_owned(),
             circuit: circuit.to_owned(),
             seed,
-            generator: concat!("cuzk ", env!("CARGO_PKG_VERSION")).to_owned(),
+            generator: GENERATOR.to_owned(),
         }
     }
 
     /// The sidecar of `params`; `None` if there is none or it is not one.
     pub(super) fn read(params: &Path) -> Option<Self> {
         let text = fs::read_to_string(sidecar_path(params)).ok()?;
-        serde_json::from_str(&text).ok()
+        Self::parse(&text).ok()
+    }
+
+    /// Reads what a sidecar says. Where another program wrote it, the error names that.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        /// What sidecars of all programs have.
+        #[derive(Deserialize)]
+        struct Head {
+            generator: String,
+        }
+        serde_json::from_str(text).map_err(|error| match serde_json::from_str(text) {
+            Ok(Head { generator }) if generator != GENERATOR => {
+                format!("it is of {generator:?}, this program is {GENERATOR:?}: {error}")
+            }
+            _ => error.to_string(),
+        })
     }
 
     /// Writes the sidecar of `params`, whole or not at all, in place of one that is
@@ -63,5 +81,32 @@ impl Sidecar {
             let _ = fs::remove_file(&temporary);
             (path, source)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sidecar_of_another_program_is_told_as_such() {
+        let refused = |text: &str| Sidecar::parse(text).expect_err("not one of this program");
+        let mut value = serde_json::to_value(Sidecar::new("squares", 7)).expect("JSON");
+        assert_eq!(
+            Sidecar::parse(&value.to_string()),
+            Ok(Sidecar::new("squares", 7))
+        );
+        value["more"] = 1.into();
+        let own = refused(&value.to_string());
+        assert!(own.starts_with("unknown field `more`"), "{own}");
+        value["generator"] = "cuzk 99.0.0".into();
+        let later = refused(&value.to_string());
+        let want = format!("it is of \"cuzk 99.0.0\", this program is {GENERATOR:?}: {own}");
+        // Only the column differs.
+        assert_eq!(
+            later.split(" at line").next(),
+            want.split(" at line").next()
+        );
+        assert!(refused("{}").starts_with("missing field"));
     }
 }

@@ -10,9 +10,11 @@ use super::{Action, Aim, Circuit, Dispatch, JobId, PartId, Priority, Scheduler};
 #[derive(Clone, Copy, Debug)]
 enum Counted {
     Reserving,
-    /// Synthesised by all threads, or about to be.
+    /// Synthesised, or about to be.
+    Synthesising,
+    /// The threads that those can use which are cut in segments.
     Shared,
-    /// Synthesised by a thread of its own, or about to be.
+    /// Those that have a thread of their own.
     Lone,
     Between,
     InFlight,
@@ -21,22 +23,22 @@ enum Counted {
 
 /// Parts in each stage, among them those of ending jobs that a stage works on.
 #[derive(Default)]
-struct Load([[usize; Priority::CLASSES]; 6]);
+struct Load([[usize; Priority::CLASSES]; 7]);
 
 impl Load {
-    fn add(&mut self, class: Priority, stage: Stage, is_shared: bool) {
-        let width = match is_shared {
-            true => Counted::Shared,
-            false => Counted::Lone,
-        };
-        for (is_counted, counted) in [
-            (stage == Stage::Reserving, Counted::Reserving),
-            (stage.has_synthesis_place(), width),
-            (stage.is_between(), Counted::Between),
-            (stage.in_flight(), Counted::InFlight),
-            (stage == Stage::Explaining, Counted::Explaining),
+    /// One more part; its synthesis can use `threads`, and more than one if it is shared.
+    fn add(&mut self, class: Priority, stage: Stage, is_shared: bool, threads: usize) {
+        let has_place = stage.has_synthesis_place();
+        for (is_counted, counted, count) in [
+            (stage == Stage::Reserving, Counted::Reserving, 1),
+            (has_place, Counted::Synthesising, 1),
+            (has_place && is_shared, Counted::Shared, threads),
+            (has_place && !is_shared, Counted::Lone, 1),
+            (stage.is_between(), Counted::Between, 1),
+            (stage.in_flight(), Counted::InFlight, 1),
+            (stage == Stage::Explaining, Counted::Explaining, 1),
         ] {
-            self.0[counted as usize][class as usize] += usize::from(is_counted);
+            self.0[counted as usize][class as usize] += if is_counted { count } else { 0 };
         }
     }
 
@@ -51,7 +53,7 @@ impl Scheduler {
     pub fn aim(&self, circuit: Circuit) -> Aim {
         let rates = self.circuits.get(&circuit);
         let devices = rates.map_or(DeviceSet::ALL, |rates| rates.devices);
-        let is_shared = rates.is_some_and(|rates| rates.is_shared);
+        let width = self.width(circuit);
         let lead = match self.limits.dispatch {
             Dispatch::Burst => usize::MAX,
             Dispatch::Reactive => rates.map_or(1, |rates| rates.lead(&self.devices)),
@@ -66,10 +68,10 @@ impl Scheduler {
         Aim {
             lead,
             free_slots: self.devices.free_slots(devices),
-            synthesis_max: self.limits.synthesis_max(is_shared),
+            synthesis_max: self.limits.synthesis_max(width),
             parts_in_flight_max: self
                 .limits
-                .parts_in_flight_max(is_shared, self.devices.slots(devices)),
+                .parts_in_flight_max(width, self.devices.slots(devices)),
         }
     }
 
@@ -118,21 +120,22 @@ impl Scheduler {
     fn load(&self) -> Load {
         let mut load = Load::default();
         for job in self.jobs.values() {
-            let is_shared = self.is_shared(job.circuit);
+            let width = self.width(job.circuit);
+            let threads = self.limits.used(width);
             // What ends has given back what no stage of it works on.
             let is_ending = job.stage == JobStage::Ending && !mutated!(self, CountsWhatEnds);
             for part in &job.parts {
                 if !is_ending || part.stage.runs() {
-                    load.add(job.class, part.stage, is_shared);
+                    load.add(job.class, part.stage, width > 1, threads);
                 }
             }
         }
         load
     }
 
-    fn is_shared(&self, circuit: Circuit) -> bool {
+    fn width(&self, circuit: Circuit) -> usize {
         let rates = self.circuits.get(&circuit);
-        rates.is_some_and(|rates| rates.is_shared)
+        rates.map_or(1, |rates| rates.width)
     }
 
     /// Gives a part that is synthesised the slot where it will be proved first, if one is
@@ -200,7 +203,8 @@ impl Scheduler {
         };
         // What is in flight already is counted.
         if matches!(stage, Stage::Reserving | Stage::Explaining) {
-            load.add(class, stage, self.is_shared(circuit));
+            let width = self.width(circuit);
+            load.add(class, stage, width > 1, self.limits.used(width));
         }
         self.enter(id, stage);
         if let (Stage::Synthesising, Some(part)) = (stage, self.part(id)) {
@@ -223,14 +227,17 @@ impl Scheduler {
         };
         let of = |counted| load.of(counted, counted_from);
         // Where a number is given it is for all together.
-        let synthesising = match (self.limits.synthesis_max, self.is_shared(circuit)) {
-            (Some(_), _) => of(Counted::Shared) + of(Counted::Lone),
-            (None, true) => of(Counted::Shared),
-            (None, false) => of(Counted::Lone),
+        let width = self.width(circuit);
+        let (synthesising, each) = match (self.limits.synthesis_max, width) {
+            (Some(_), _) => (of(Counted::Synthesising), 1),
+            // In threads: syntheses of several widths go side by side.
+            (None, 2..) => (of(Counted::Shared), self.limits.used(width)),
+            (None, _) => (of(Counted::Lone), 1),
         };
         // One wait for memory at a time (and priority) keeps the order.
         (of(Counted::Reserving) == 0 || mutated!(self, ReservesTogether))
-            && (synthesising < synthesis_max || mutated!(self, ForgetsSynthesisMax))
+            && (synthesising < synthesis_max.saturating_mul(each)
+                || mutated!(self, ForgetsSynthesisMax))
             && (of(Counted::InFlight) < parts_in_flight_max || mutated!(self, ForgetsInFlightMax))
             && of(Counted::Between) < aim.between_max()
     }

@@ -61,8 +61,8 @@ const fn never() -> bool {
     false
 }
 
-/// Parts of a circuit whose synthesis takes all threads that are synthesised at the same
-/// time: the second one has the threads that the first cannot use at its ends.
+/// Fewest parts that are synthesised at the same time of a circuit that is cut: the second
+/// one has the threads that the first cannot use at its ends.
 const SHARED_SYNTHESES: usize = 2;
 
 /// Parts in flight in a burst: each has a thread.
@@ -136,23 +136,32 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Parts in synthesis or about to be, of a circuit whose syntheses take all threads or
-    /// one each.
-    fn synthesis_max(&self, is_shared: bool) -> usize {
-        let auto = match (self.dispatch, is_shared) {
-            (Dispatch::Reactive, true) => SHARED_SYNTHESES,
-            (_, _) => self.threads,
+    /// Parts in synthesis or about to be, of a circuit whose syntheses can use so many
+    /// threads: those that have something for every thread, and one more where there are
+    /// ends at which a thread has nothing.
+    fn synthesis_max(&self, width: usize) -> usize {
+        let threads = self.used(width);
+        let auto = match (self.dispatch, width) {
+            (Dispatch::Burst, _) | (Dispatch::Reactive, ..=1) => self.threads,
+            (Dispatch::Reactive, _) => {
+                SHARED_SYNTHESES.max(self.threads.div_ceil(threads).saturating_add(1))
+            }
         };
         self.synthesis_max.unwrap_or(auto)
     }
 
+    /// Of the threads, those that such a synthesis uses where it has them to itself.
+    fn used(&self, width: usize) -> usize {
+        width.clamp(1, self.threads)
+    }
+
     /// Parts in flight of such a circuit, where so many slots can prove it: those, the ones
     /// that are synthesised meanwhile, and one that waits for the next free slot.
-    pub fn parts_in_flight_max(&self, is_shared: bool, slots: usize) -> usize {
+    pub fn parts_in_flight_max(&self, width: usize, slots: usize) -> usize {
         let auto = match self.dispatch {
             Dispatch::Burst => BURST_PARTS_MAX,
             Dispatch::Reactive => slots
-                .saturating_add(self.synthesis_max(is_shared))
+                .saturating_add(self.synthesis_max(width))
                 .saturating_add(1),
         };
         self.parts_in_flight_max.unwrap_or(auto)
@@ -184,8 +193,9 @@ pub enum Event {
         parts: usize,
         /// Their circuit.
         circuit: Circuit,
-        /// Whether a synthesis of it takes all threads, as far as that is known.
-        is_shared: bool,
+        /// Threads that a synthesis of it can use, as far as that is known: one for each of
+        /// its segments, or one.
+        width: usize,
     },
     /// The job's key is there.
     KeyReady(JobId),
@@ -195,9 +205,9 @@ pub enum Event {
     Synthesised {
         /// The part.
         part: PartId,
-        /// Whether that took all threads; `None` if it was made in another way than the
+        /// Threads that it could use; `None` if it was made in another way than the
         /// circuit's usual one, and tells nothing of others.
-        is_shared: Option<bool>,
+        width: Option<usize>,
         /// The devices that can prove it.
         devices: DeviceSet,
     },
@@ -371,10 +381,10 @@ impl Scheduler {
                 priority,
                 parts,
                 circuit,
-                is_shared,
+                width,
             } => {
                 let devices = self.devices.count();
-                let rates = || Rates::new(is_shared, devices);
+                let rates = || Rates::new(width, devices);
                 self.circuits.entry(circuit).or_insert_with(rates);
                 let entry = Job {
                     class: priority,
@@ -392,9 +402,9 @@ impl Scheduler {
             Event::Reserved(part) => self.enter(part, Stage::Reserved),
             Event::Synthesised {
                 part,
-                is_shared,
+                width,
                 devices,
-            } => self.synthesised(part, is_shared, devices),
+            } => self.synthesised(part, width, devices),
             Event::Proved(part) => self.proved(part),
             Event::Verified(part) => self.enter(part, Stage::Verified),
             Event::Outgrown(part) if mutated!(self, LosesOutgrown) => {
@@ -433,7 +443,7 @@ impl Scheduler {
         }
     }
 
-    fn synthesised(&mut self, id: PartId, is_shared: Option<bool>, devices: DeviceSet) {
+    fn synthesised(&mut self, id: PartId, width: Option<usize>, devices: DeviceSet) {
         let Some(job) = self.jobs.get_mut(&id.job) else {
             return;
         };
@@ -441,9 +451,9 @@ impl Scheduler {
         part.enter(Stage::Synthesised, self.now);
         if let Some(rates) = self.circuits.get_mut(&job.circuit) {
             rates.devices = devices;
-            if let Some(is_shared) = is_shared {
+            if let Some(width) = width {
                 rates.add_synthesis(part.work_seconds);
-                rates.is_shared = is_shared;
+                rates.width = width;
             }
         }
     }

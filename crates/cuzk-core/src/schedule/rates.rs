@@ -31,9 +31,8 @@ impl Mean {
 /// What is known of a circuit's parts.
 #[derive(Clone, Debug)]
 pub(super) struct Rates {
-    /// Whether a synthesis takes all threads there are, as one cut in segments does;
-    /// otherwise it takes one.
-    pub(super) is_shared: bool,
+    /// Threads that a synthesis can use: one for each segment, or one.
+    pub(super) width: usize,
     /// The devices that can prove them.
     pub(super) devices: DeviceSet,
     /// Seconds of a synthesis alone.
@@ -43,9 +42,9 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    pub(super) fn new(is_shared: bool, devices: usize) -> Self {
+    pub(super) fn new(width: usize, devices: usize) -> Self {
         Self {
-            is_shared,
+            width,
             devices: DeviceSet::ALL,
             synthesis: Mean::default(),
             proofs: vec![Mean::default(); devices],

@@ -43,7 +43,7 @@ fn submit(job: u64, priority: Priority, parts: usize) -> Event {
         priority,
         parts,
         circuit: Circuit(0),
-        is_shared: false,
+        width: 1,
     }
 }
 
@@ -54,7 +54,7 @@ fn reserve(part: PartId, priority: Priority) -> Action {
 fn synthesised(part: PartId) -> Event {
     Event::Synthesised {
         part,
-        is_shared: Some(false),
+        width: Some(1),
         devices: DeviceSet::ALL,
     }
 }
@@ -166,5 +166,33 @@ fn a_cancelled_job_ends_when_its_last_stage_does() {
     assert_eq!(
         scheduler.step(synthesised(part(1, 0))),
         [Action::Abort(JobId(1))]
+    );
+}
+
+/// Syntheses of two segments leave most of sixteen threads to others; ones that have
+/// something for every thread go two at a time.
+#[test]
+fn as_many_are_synthesised_as_have_something_for_all_threads() {
+    let of = |dispatch, threads, width| {
+        let limits = Limits {
+            dispatch,
+            threads,
+            synthesis_max: None,
+            ..limits()
+        };
+        limits.synthesis_max(width)
+    };
+    let reactive = |threads, width| of(Dispatch::Reactive, threads, width);
+    assert_eq!(
+        [1, 2, 8, 16, 18].map(|width| reactive(16, width)),
+        [16, 9, 3, 2, 2]
+    );
+    assert_eq!(
+        [1, 2, usize::MAX].map(|width| reactive(1, width)),
+        [1, 2, 2]
+    );
+    assert_eq!(
+        [1, 2, 18].map(|width| of(Dispatch::Burst, 16, width)),
+        [16; 3]
     );
 }

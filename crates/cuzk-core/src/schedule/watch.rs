@@ -31,11 +31,9 @@ impl Scheduler {
         let count = parts.len() as f64;
         for id in parts {
             let circuit = self.jobs[&id.job].circuit;
-            let threads = match self.circuits[&circuit].is_shared {
-                true => 1.0,
-                false => self.limits.threads as f64,
-            };
-            let share = (threads / count).min(1.0);
+            let used = self.limits.used(self.circuits[&circuit].width);
+            let threads = self.limits.threads as f64;
+            let share = (threads / used as f64 / count).min(1.0);
             if let Some(part) = self.part(id) {
                 part.work_seconds += share * seconds;
             }

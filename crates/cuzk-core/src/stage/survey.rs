@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use cuzk_budget::Reservation;
+use cuzk_budget::{BudgetError, Reservation};
 use cuzk_gpu::{CColumn, Key};
 use cuzk_synth::{Cut, CutHint, Extend, Pass, Template, Uncut, survey};
 
@@ -11,7 +11,7 @@ use super::{Job, Shared, refused, sizes_from_key};
 use crate::config::{Sizing, Synthesis};
 use crate::error::Failure;
 use crate::templates::{CutCircuit, Found, Seen, Surveying};
-use crate::{CircuitSpec, Obstacle};
+use crate::{CircuitId, CircuitSpec, Obstacle};
 
 /// Bytes that a survey may take, and a template at the most: twice what a challenge of a
 /// 32 GiB PoRep takes with C while its lists grow.
@@ -99,7 +99,12 @@ impl Look<'_> {
         }
         let (template, memory) = match self.with_memory(&surveying, work, hint)? {
             Surveyed::Repeats(template, memory) => (*template, memory),
-            Surveyed::NoMemory => return Ok(Err(Obstacle::NoMemory)),
+            Surveyed::NoMemory(refused) => {
+                if let Some(error) = refused {
+                    tell_no_memory(&id, &error);
+                }
+                return Ok(Err(Obstacle::NoMemory));
+            }
             // The bound is the key's, which may be another circuit's: nothing that a later
             // process should believe.
             Surveyed::Uncut(uncut @ Uncut::TooLarge { .. }) => {
@@ -156,25 +161,34 @@ impl Look<'_> {
         let rows = sizes_from_key(self.key).constraints as u64;
         let bound = rows.saturating_mul(BYTES_PER_ROW);
         let bound = bound.clamp(SURVEY_BYTES_MIN, SURVEY_BYTES_MAX);
+        let mut too_few = 0;
+        let mut refused = None;
         if let Some(CutHint::Repeats { survey_bytes }) = hint {
-            let bytes = survey_bytes.clamp(SURVEY_BYTES_MIN, bound);
             // The file may say too much, or too little.
-            if let Some(memory) = surveying.memory(work.as_deref_mut(), bytes) {
+            let bytes = survey_bytes.max(SURVEY_BYTES_MIN);
+            if bytes < bound
+                && let Ok(memory) = surveying.memory(work.as_deref_mut(), bytes)
+            {
                 match self.survey(memory)? {
-                    Surveyed::Uncut(Uncut::TooLarge { .. }) => {}
+                    Surveyed::Uncut(Uncut::TooLarge { .. }) => too_few = bytes,
                     surveyed => return Ok(surveyed),
                 }
             }
         }
-        let mut asks = [bound, bound / 2, bound / 4].into_iter();
-        let Some(memory) = asks.find_map(|bytes| surveying.memory(work.as_deref_mut(), bytes))
-        else {
-            return Ok(Surveyed::NoMemory);
+        // What was too little would be so again.
+        let asks = [bound, bound / 2, bound / 4].into_iter();
+        let mut asks = asks.filter(|&bytes| bytes > too_few);
+        let memory = asks.find_map(|bytes| {
+            let memory = surveying.memory(work.as_deref_mut(), bytes);
+            memory.map_err(|error| refused = Some(error)).ok()
+        });
+        let Some(memory) = memory else {
+            return Ok(Surveyed::NoMemory(refused));
         };
         let is_less = memory.bytes() < bound;
         Ok(match self.survey(memory)? {
             // With more, it might not be.
-            Surveyed::Uncut(Uncut::TooLarge { .. }) if is_less => Surveyed::NoMemory,
+            Surveyed::Uncut(Uncut::TooLarge { .. }) if is_less => Surveyed::NoMemory(refused),
             surveyed => surveyed,
         })
     }
@@ -222,5 +236,15 @@ impl Look<'_> {
 enum Surveyed {
     Repeats(Box<Template>, Reservation),
     Uncut(Uncut),
-    NoMemory,
+    /// With the least that was asked for and refused.
+    NoMemory(Option<BudgetError>),
+}
+
+/// Says what a circuit's stored rows, or the survey for them, asked of the budget.
+pub(super) fn tell_no_memory(circuit: &CircuitId, error: &BudgetError) {
+    tracing::warn!(
+        %circuit,
+        %error,
+        "no memory (memory.limit) for what the circuit repeats"
+    );
 }

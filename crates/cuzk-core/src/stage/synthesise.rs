@@ -12,6 +12,7 @@ use cuzk_synth::{
 };
 use ff::Field;
 
+use super::survey::tell_no_memory;
 use super::{Job, Reserved, Shared, Synthesised, refused, segments};
 use crate::config::Sizing;
 use crate::error::{Failure, ProveError};
@@ -47,7 +48,10 @@ pub(crate) fn synthesise(
         let bytes = bytes.saturating_sub(work.bytes());
         // At once or not at all: a part that holds its columns waits for nothing.
         let grown = if bytes > 0 { work.grow(bytes) } else { Ok(()) };
-        grown.map(|()| (cut, bytes)).map_err(|_| Obstacle::NoMemory)
+        grown.map(|()| (cut, bytes)).map_err(|error| {
+            tell_no_memory(&job.circuit.id(), &error);
+            Obstacle::NoMemory
+        })
     });
     let (synthesis, written) = match known {
         Some(Ok((cut, beside_bytes))) => {

@@ -44,7 +44,8 @@ impl Intervals {
 
     /// Milliseconds in all.
     pub(crate) fn length(&self) -> f64 {
-        self.0.iter().map(|(from, until)| until - from).sum()
+        // Nothing at all adds up to minus nothing.
+        self.0.iter().map(|(from, until)| until - from).sum::<f64>() + 0.0
     }
 
     /// Milliseconds that both hold.
@@ -99,6 +100,11 @@ mod tests {
     /// Intervals over so few ticks that they touch, nest and repeat; a tick is a unit of
     /// time, so that a naive count is exact.
     const TICKS: usize = 40;
+
+    #[test]
+    fn nothing_is_zero_and_not_minus_zero() {
+        assert!(Intervals::default().length().is_sign_positive());
+    }
 
     fn intervals() -> impl Strategy<Value = Vec<(usize, usize)>> {
         prop::collection::vec((0..TICKS, 0..TICKS), 0..12)

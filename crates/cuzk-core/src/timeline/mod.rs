@@ -4,13 +4,15 @@
 //! all jobs share and which keeps the last ones ([`Recorded`]), into sums that only grow
 //! ([`Sums`]), and into the job's own [`Timeline`], which its reply carries.
 //!
-//! From spans follow how busy each device was and why it was not ([`Utilisation`]), what a
-//! job would gain if something took no time ([`savings`]), and two pictures: a waterfall
-//! ([`svg`]) and a file for trace viewers ([`trace_json`]). All of them take any list of
-//! spans, also one that was read from a file ([`read_spans`]).
+//! From spans follow how busy each device was and why it was not ([`Utilisation`]), what it
+//! lacked and with it what limits an engine ([`Idle`], [`Limit`]), what a job would gain if
+//! something took no time ([`savings`]), and two pictures: a waterfall ([`svg`]) and a file
+//! for trace viewers ([`trace_json`]). All of them take any list of spans, also one that was
+//! read from a file ([`read_spans`]).
 
 mod account;
 mod critical;
+mod idle;
 mod intervals;
 mod lane;
 mod recorder;
@@ -26,6 +28,7 @@ use std::time::{Duration, Instant};
 
 pub use account::UnitSeconds;
 pub use critical::{Saving, Savings, savings};
+pub use idle::{Idle, Lack, Limit, Stretch, Threads};
 pub use lane::{Lane, Unit, Work};
 pub(crate) use recorder::Recorder;
 pub use recorder::{Recorded, StageSeconds, Sums};

@@ -163,8 +163,7 @@ impl Utilisation {
             let those = spans.iter().filter(move |span| span.lane == wanted);
             Intervals::union(those.map(|span| (span.start_ms, span.end_ms)))
         };
-        let units: BTreeSet<Unit> = spans.iter().filter_map(computing).collect();
-        let units = units.into_iter().filter_map(|unit| {
+        let units = units(spans).into_iter().filter_map(|unit| {
             let kernels = of_lane(Lane::Unit(unit, Work::Compute));
             let uploads = of_lane(Lane::Unit(unit, Work::Upload));
             let (first, last) = kernels.hull()?;
@@ -242,11 +241,13 @@ fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 1.0 }
 }
 
-fn computing(span: &Span) -> Option<Unit> {
-    match span.lane {
+/// The units that computed anything.
+pub(super) fn units(spans: &[Span]) -> BTreeSet<Unit> {
+    let computing = spans.iter().filter_map(|span| match span.lane {
         Lane::Unit(unit, Work::Compute) if span.length_ms() > 0.0 => Some(unit),
         _ => None,
-    }
+    });
+    computing.collect()
 }
 
 /// A moment at which what is under way changes.

@@ -4,6 +4,7 @@
 mod backends;
 mod devices;
 mod dispatch;
+mod divided;
 mod gate;
 mod keygen;
 mod keystore;

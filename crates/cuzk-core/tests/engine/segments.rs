@@ -171,6 +171,8 @@ pub(crate) struct ChainsJob {
     pub(crate) circuit: Chains,
     pub(crate) first: u64,
     pub(crate) parts: usize,
+    /// Into so many segments a part says that it may be cut.
+    pub(crate) segments: usize,
     pub(crate) fault: Option<Fault>,
     pub(crate) hold: Option<Arc<Mutex<Hold>>>,
     /// Segments begun.
@@ -182,6 +184,7 @@ pub(crate) fn chains(odd: Option<usize>, parts: usize) -> ChainsJob {
         circuit: Chains::new(odd),
         first: 5,
         parts,
+        segments: BLOCKS,
         fault: None,
         hold: None,
         begun: Arc::default(),
@@ -221,7 +224,7 @@ impl ChainsPart {
 
 impl Part for ChainsPart {
     fn segments(&self) -> usize {
-        BLOCKS
+        self.job.segments
     }
 
     fn synthesize(&self, segment: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
@@ -236,7 +239,8 @@ impl Part for ChainsPart {
             hold.begun.send(()).expect("the test waits");
             hold.go_on.recv().expect("the test lets go");
         }
-        self.blocks(segment..segment + 1, pass)
+        let each = BLOCKS / job.segments;
+        self.blocks(segment * each..(segment + 1) * each, pass)
     }
 
     fn synthesize_whole(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {

@@ -17,7 +17,7 @@ use cuzk_core::{
     CircuitId, CircuitSpec, Engine, JobHandle, JobOptions, Part, ProofReply, ProveError, Workload,
     WorkloadError,
 };
-use cuzk_synth::{Cut, HintStore, Pass};
+use cuzk_synth::{Cut, CutHint, HintStore, Pass};
 use ff::Field;
 
 use crate::backends::Faulty;
@@ -303,12 +303,16 @@ fn a_survey_that_fails_keeps_no_other_circuit_cold() {
 }
 
 /// How much a survey may take follows from the key, which may be another circuit's: that
-/// it took more is nothing that a later process should hear of the circuit.
+/// it took more is nothing that a later process should hear of the circuit. Nor is it
+/// tried with as much memory again.
 #[test]
 fn a_survey_that_takes_too_much_is_not_remembered_in_the_hints() {
     let mut house = house(&[REGULAR]);
     let hints = house.directory.path().join("hints.json");
-    let rows: Hook = Arc::new(|pass| {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&begun);
+    let rows: Hook = Arc::new(move |pass| {
+        seen.fetch_add(1, Ordering::Relaxed);
         for _ in 0..20_000 {
             let one = Pass::one();
             pass.enforce(|| "row", |lc| lc + one, |lc| lc + one, |lc| lc + one);
@@ -324,8 +328,19 @@ fn a_survey_that_takes_too_much_is_not_remembered_in_the_hints() {
     assert_eq!(reply.synthesis(), "whole-no-memory");
     assert_eq!(engine.metrics().cuts_refused.count(), 0);
     drop(engine);
-    let kept = HintStore::open(&hints).expect("a hint file or none");
+    let mut kept = HintStore::open(&hints).expect("a hint file or none");
     assert_eq!(kept.find_cut(REGULAR.id().as_str()), None);
+    assert_eq!(begun.swap(0, Ordering::Relaxed), 1);
+    // Hints of at least the bound, and of less.
+    for (survey_bytes, surveys) in [(u64::MAX, 1), (0, 2)] {
+        let lie = CutHint::Repeats { survey_bytes };
+        kept.keep_cut(REGULAR.id().as_str(), Some(lie));
+        kept.save().expect("a writable directory");
+        let engine = self::engine(&mut house, Synthesis::Segments, &hints, true);
+        let reply = submit(&engine, &large).wait().expect("made whole");
+        assert_eq!(reply.synthesis(), "whole-no-memory");
+        assert_eq!(begun.swap(0, Ordering::Relaxed), surveys);
+    }
     let engine = self::engine(&mut house, Synthesis::Segments, &hints, true);
     let reply = prove(&engine, &chains(None, 1)).expect("a good job");
     assert_eq!(reply.synthesis(), "segments");
@@ -541,7 +556,8 @@ fn a_panic_in_any_block_ends_its_job_alone() {
     assert_eq!(counts(&engine)[1..], [0, 0]);
 }
 
-/// What all blocks share is in the columns once, and beside them once a thread.
+/// What all blocks share is in the columns once, and beside them once a thread, with the
+/// one of them that a block uses.
 #[test]
 fn what_segments_hold_beside_the_columns_is_counted() {
     let wide = Chains {
@@ -559,7 +575,7 @@ fn what_segments_hold_beside_the_columns_is_counted() {
     let first = prove(&engine, &job).expect("a good job");
     assert_eq!(first.synthesis(), "segments");
     let usage = engine.budget().usage();
-    let beside = 3 * 2_001 * size_of::<Scalar>() as u64;
+    let beside = (3 * (2_001 + 1) + 1) * size_of::<Scalar>() as u64;
     for (room, synthesis) in [(beside, "segments"), (beside - 1, "whole-no-memory")] {
         let used = engine.budget().usage().used_bytes;
         let other = PLENTY - used - room;

@@ -21,7 +21,7 @@ const SEED: u64 = 1;
 
 pub(super) fn run(args: &Args, demo: &DemoArgs) -> Result<(), Failure> {
     let drawings = Drawings::begin(&demo.draw, None)?;
-    let mut config = configuration::load(args, None)?.config;
+    let mut loaded = configuration::load(args, None)?;
     let wrong = |error| Failure::new(Exit::Input, error);
     let progress = Progress::start("making a synthetic request");
     let options = FixtureOptions::default();
@@ -40,10 +40,10 @@ pub(super) fn run(args: &Args, demo: &DemoArgs) -> Result<(), Failure> {
         params::generate_key(&circuit, &directory, SEED, &refused)?;
         keygen_seconds = Some(begun.elapsed().as_secs_f64());
     }
-    config.params_directory = directory;
-    config.allow_test_params = true;
+    loaded.config.params_directory = directory;
+    loaded.config.allow_test_params = true;
     // The engine verifies before it answers; what comes here is a valid proof.
-    let mut made = prove::prove_request(&config, &request, drawings, |_| Ok(()))?;
+    let mut made = prove::prove_request(&loaded, &request, drawings, |_| Ok(()))?;
     made.report.keygen_seconds = keygen_seconds;
     output::result(args.json, &made.report)?;
     made.drawn

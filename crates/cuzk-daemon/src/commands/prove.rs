@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use cuzk_core::config::Loaded;
 use cuzk_core::keygen::sidecar_path;
 use cuzk_core::timeline::{Savings, Utilisation, savings};
-use cuzk_core::{Blinding, Config, Engine, JobOptions, ProofReply, Span, Workload};
+use cuzk_core::{Blinding, Engine, JobOptions, ProofReply, Span, Workload};
 use cuzk_filecoin::{FilecoinWorkload, Request};
 use serde::Serialize;
 
@@ -23,10 +24,10 @@ pub(super) fn run(args: &Args, prove: &ProveArgs) -> Result<(), Failure> {
     // That there is a place for the proof is known before it is made.
     let out = files::NewFile::create(&prove.out)?;
     let drawings = Drawings::begin(&prove.draw, Some(&prove.out))?;
-    let config = configuration::load(args, Some(&prove.keys))?.config;
+    let loaded = configuration::load(args, Some(&prove.keys))?;
     let request = super::request(&prove.request)?;
     let deliver = |proof: &[u8]| out.finish_with(proof);
-    let Made { report, drawn } = prove_request(&config, &request, drawings, deliver)?;
+    let Made { report, drawn } = prove_request(&loaded, &request, drawings, deliver)?;
     output::result(args.json, &report)?;
     drawn
 }
@@ -55,6 +56,8 @@ pub(super) struct Report {
     tier: String,
     placement: &'static str,
     is_pinned: bool,
+    /// `segments`, `whole`, or why a part was synthesised whole instead.
+    synthesis: String,
     retries: usize,
     counted_peak_bytes: u64,
     process_peak_bytes: Option<u64>,
@@ -68,7 +71,7 @@ pub(super) struct Report {
 /// Checks the vanilla proofs, proves, verifies, and hands the bytes over. Pictures are
 /// written also of a job that gave no proof.
 pub(super) fn prove_request(
-    config: &Config,
+    loaded: &Loaded,
     request: &Request,
     drawings: Drawings,
     deliver: impl FnOnce(&[u8]) -> Result<(), Failure>,
@@ -76,7 +79,8 @@ pub(super) fn prove_request(
     let begun = Instant::now();
     let progress = Progress::start("checking the request");
     let workload = Arc::new(request.workload()?);
-    let engine = Engine::from_config(config)?;
+    let engine = Engine::from_config(&loaded.config)?;
+    configuration::warn_unused_devices(loaded, &engine);
     // A missing key is told before anything takes long.
     engine.keys().check_present(workload.circuit().as_ref())?;
     workload.check_vanilla()?;
@@ -134,6 +138,7 @@ fn report(
         tier: reply.tier.clone(),
         placement: reply.placement(),
         is_pinned: reply.is_pinned(),
+        synthesis: reply.synthesis(),
         retries: reply.retries(),
         counted_peak_bytes: engine.budget().usage().peak_bytes,
         process_peak_bytes: machine::peak_bytes(),
@@ -153,8 +158,8 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "backend {}, key tier {}, placement {}, is_pinned={}, retries {}",
-            self.backend, self.tier, self.placement, self.is_pinned, self.retries
+            "backend {}, key tier {}, placement {}, is_pinned={}, synthesis {}, retries {}",
+            self.backend, self.tier, self.placement, self.is_pinned, self.synthesis, self.retries
         )?;
         let test = if self.is_test_key {
             "insecure test key"

@@ -121,6 +121,7 @@ struct Finished {
     tier: String,
     placement: String,
     is_pinned: bool,
+    synthesis: String,
     retries: u32,
 }
 
@@ -138,6 +139,7 @@ impl From<AwaitProofResponse> for Finished {
             tier: output::escaped(&answer.tier),
             placement: output::escaped(&answer.placement),
             is_pinned: answer.is_pinned,
+            synthesis: output::escaped(&answer.synthesis),
             retries: answer.retries,
         }
     }
@@ -148,8 +150,8 @@ impl fmt::Display for Finished {
         writeln!(f, "{}: proof of {} bytes", self.job_id, self.proof_bytes)?;
         writeln!(
             f,
-            "backend {}, key tier {}, placement {}, is_pinned={}, retries {}",
-            self.backend, self.tier, self.placement, self.is_pinned, self.retries
+            "backend {}, key tier {}, placement {}, is_pinned={}, synthesis {}, retries {}",
+            self.backend, self.tier, self.placement, self.is_pinned, self.synthesis, self.retries
         )?;
         writeln!(
             f,
@@ -220,12 +222,25 @@ struct QueueLine {
 }
 
 #[derive(Serialize)]
+struct DeviceLine {
+    index: u32,
+    name: String,
+    limit_bytes: u64,
+    free_bytes: u64,
+}
+
+#[derive(Serialize)]
 struct ServerStatus {
     uptime_seconds: u64,
     completed: u64,
     failed: u64,
     pinned_bytes: u64,
     pinned_limit_bytes: u64,
+    device_policy: String,
+    /// Those in service.
+    devices: Vec<DeviceLine>,
+    /// Why there are none.
+    no_device_reason: String,
     queues: Vec<QueueLine>,
     keys: Vec<KeyLine>,
 }
@@ -236,6 +251,12 @@ impl From<GetStatusResponse> for ServerStatus {
             proof_kind: output::escaped(&queue.proof_kind),
             pending: queue.pending,
             in_progress: queue.in_progress,
+        });
+        let devices = status.gpus.into_iter().map(|device| DeviceLine {
+            index: device.ordinal,
+            name: output::escaped(&device.name),
+            limit_bytes: device.vram_total_bytes,
+            free_bytes: device.vram_free_bytes,
         });
         let keys = status.loaded_srs.into_iter().map(|key| KeyLine {
             tier: match key.tier() {
@@ -253,6 +274,9 @@ impl From<GetStatusResponse> for ServerStatus {
             failed: status.total_proofs_failed,
             pinned_bytes: status.pinned_memory_bytes,
             pinned_limit_bytes: status.pinned_memory_limit_bytes,
+            device_policy: output::escaped(&status.device_policy),
+            devices: devices.collect(),
+            no_device_reason: output::escaped(&status.no_device_reason),
             queues: queues.collect(),
             keys: keys.collect(),
         }
@@ -266,6 +290,28 @@ impl fmt::Display for ServerStatus {
             "up {} s, {} proofs made, {} failed",
             self.uptime_seconds, self.completed, self.failed
         )?;
+        for device in &self.devices {
+            writeln!(
+                f,
+                "device {}: {}, {} of {} free",
+                device.index,
+                device.name,
+                output::bytes(device.free_bytes),
+                output::bytes(device.limit_bytes)
+            )?;
+        }
+        // Another server of the contract says nothing of it.
+        if self.devices.is_empty() && !self.device_policy.is_empty() {
+            let reason = match self.no_device_reason.as_str() {
+                "" => "every device is out of service",
+                reason => reason,
+            };
+            writeln!(
+                f,
+                "no device, device.policy is {}: {reason}",
+                self.device_policy
+            )?;
+        }
         for queue in &self.queues {
             writeln!(
                 f,

@@ -34,15 +34,17 @@ pub(super) fn run(args: &Args, serve: &ServeArgs) -> Result<(), Failure> {
     .into_iter()
     .filter_map(|(option, key, value)| Some((option, key.to_owned(), text(value.as_ref()?))))
     .collect();
-    let config = configuration::load_with(args, Some(&serve.keys), overrides)?.config;
+    let loaded = configuration::load_with(args, Some(&serve.keys), overrides)?;
+    let config = &loaded.config;
     let drawings = Drawings::begin(&serve.draw, None)?;
-    let engine = Arc::new(Engine::from_config(&config)?);
+    let engine = Arc::new(Engine::from_config(config)?);
+    configuration::warn_unused_devices(&loaded, &engine);
     let runtime = Builder::new_multi_thread()
         .worker_threads(LOOP_THREADS)
         .enable_all()
         .build()
         .map_err(ServeError::Runtime)?;
-    let ended = runtime.block_on(listen(args, &config, &engine));
+    let ended = runtime.block_on(listen(args, config, &engine));
     // However it ended, what was done until then is told.
     let drawn = drawings.finish("cuzk serve", &engine.recorded());
     end(runtime, engine, ended?)?;

@@ -41,6 +41,7 @@ fn completed(reply: ProofReply, timed: AwaitProofResponse) -> AwaitProofResponse
         placement: reply.placement().to_owned(),
         is_pinned: reply.is_pinned(),
         retries: whole(reply.retries()),
+        synthesis: reply.synthesis(),
         backend: reply.backend.to_owned(),
         tier: reply.tier,
         proof: reply.proof,

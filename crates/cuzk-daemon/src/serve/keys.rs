@@ -1,6 +1,6 @@
 //! Keys as clients see them: by circuit id, loaded or on disk.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -51,6 +51,43 @@ impl Keys {
                 }
             }
         }
+    }
+
+    /// The circuits whose keys can be used now, and a warning where there is none: the
+    /// server runs, since a key that appears later is used, but refuses every request.
+    pub(super) fn tell_usable(&self, directory: &Path) -> Vec<String> {
+        let shown = directory.display();
+        let mut usable = Vec::new();
+        let mut unusable = None;
+        for (circuit, id, path) in &self.circuits {
+            match self.engine.check(circuit) {
+                Ok(_) => usable.push(id.to_string()),
+                // Of a file that is there, the reason says more than that none is usable.
+                Err(error) if path.exists() => unusable = Some(escaped(&error.to_string())),
+                Err(_) => {}
+            }
+        }
+        if !usable.is_empty() {
+            return usable;
+        }
+        match unusable {
+            _ if !directory.is_dir() => tracing::warn!(
+                directory = %shown,
+                "the directory of the keys (params.directory) is not there: every request is \
+                 refused until it has keys"
+            ),
+            Some(error) => tracing::warn!(
+                directory = %shown,
+                error,
+                "no key can be used: every request is refused"
+            ),
+            None => tracing::warn!(
+                directory = %shown,
+                "no key of any circuit is there: every request is refused until one is; \
+                 `cuzk doctor` names the files"
+            ),
+        }
+        usable
     }
 
     /// Allocates the columns of circuits. Each for which there is no key or no room is

@@ -41,6 +41,7 @@ pub use listen::Listeners;
 pub use shutdown::{Shutdown, ShutdownHandle, shutdown};
 
 use crate::error::ServeError;
+use crate::output::MILESTONES;
 use crate::wire::DESCRIPTORS;
 use crate::wire::proving_engine_server::{ProvingEngineServer, SERVICE_NAME};
 use gate::Gate;
@@ -86,14 +87,14 @@ pub async fn run(
         },
     );
     let intake = Intake::new(config.serve.requests_bytes_max);
-    let state = Arc::new(State::new(engine, jobs, intake));
+    let state = Arc::new(State::new(engine, jobs, intake, config.device_policy));
     let (health, router) = router(&config.serve, &state).await?;
     let (goodbye, leave) = watch::channel(false);
     let mut transports = transports(listeners, router, &state, &leave);
 
     let mut stop = shutdown.clone();
     let ended = tokio::select! {
-        ended = live(&state, &config.serve, warm, &health, &mut shutdown) => ended,
+        ended = live(&state, config, warm, &health, &mut shutdown) => ended,
         () = stop.stop() => Ended::Cut { jobs: state.jobs.live() },
         Some(fault) = transports.join_next() => return Err(fault_of(fault)),
     };
@@ -112,7 +113,7 @@ pub async fn run(
 /// From the start to the last job.
 async fn live(
     state: &Arc<State>,
-    config: &ServeConfig,
+    config: &Config,
     warm: Vec<FilecoinCircuit>,
     health: &HealthReporter,
     shutdown: &mut Shutdown,
@@ -124,7 +125,7 @@ async fn live(
     report(health, ServingStatus::NotServing).await;
     state.jobs.drain();
     tracing::info!(jobs = state.jobs.live(), "draining");
-    let idle = tokio::time::timeout(config.drain_max, state.jobs.idle()).await;
+    let idle = tokio::time::timeout(config.serve.drain_max, state.jobs.idle()).await;
     match (idle, state.jobs.live()) {
         (Ok(()), _) | (_, 0) => Ended::Drained,
         (Err(_), jobs) => {
@@ -139,11 +140,12 @@ async fn live(
 /// returns.
 async fn serve_until_told(
     state: &Arc<State>,
-    config: &ServeConfig,
+    config: &Config,
     warm: Vec<FilecoinCircuit>,
     health: &HealthReporter,
 ) {
-    let loads = config.preload == Preload::Present;
+    let loads = config.serve.preload == Preload::Present;
+    let directory = config.params_directory.clone();
     let prepared = Arc::clone(state);
     let prepare = move || {
         if loads {
@@ -151,12 +153,20 @@ async fn serve_until_told(
             prepared.note_service();
         }
         prepared.keys.warm(&warm);
+        prepared.keys.tell_usable(&directory)
     };
-    if let Err(error) = tokio::task::spawn_blocking(prepare).await {
+    let prepared = tokio::task::spawn_blocking(prepare).await;
+    let circuits = prepared.unwrap_or_else(|error| {
         tracing::error!(%error, "preparing panicked");
-    }
+        Vec::new()
+    });
     report(health, ServingStatus::Serving).await;
-    tracing::info!("ready");
+    let circuits = match circuits.join(", ") {
+        none if none.is_empty() => "none".to_owned(),
+        some => some,
+    };
+    let on = state.proves_on();
+    tracing::info!(target: MILESTONES, circuits, on, "ready");
     state.out_of_service().await;
     report(health, ServingStatus::NotServing).await;
     tracing::error!("not ready any more: every device is out of service");

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cuzk_core::config::DevicePolicy;
 use cuzk_core::{Blinding, DeviceState, Engine, JobOptions, ProveError, Workload};
 use cuzk_filecoin::{FilecoinWorkload, Priority, Request as ProofRequest};
 use tokio::sync::{Semaphore, watch};
@@ -39,11 +40,17 @@ pub(super) struct State {
     /// Whether the engine has something left that proves, as of the last job's end or
     /// preload.
     in_service: watch::Sender<bool>,
+    policy: DevicePolicy,
     started: Instant,
 }
 
 impl State {
-    pub(super) fn new(engine: Arc<Engine>, jobs: Jobs, intake: Intake) -> Self {
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        jobs: Jobs,
+        intake: Intake,
+        policy: DevicePolicy,
+    ) -> Self {
         Self {
             keys: Keys::new(Arc::clone(&engine)),
             engine,
@@ -51,6 +58,7 @@ impl State {
             intake,
             checks: Semaphore::new(CHECKS_MAX),
             in_service: watch::Sender::new(true),
+            policy,
             started: Instant::now(),
         }
     }
@@ -67,6 +75,23 @@ impl State {
         self.in_service.send_replace(self.engine.is_in_service());
     }
 
+    /// What makes proofs: devices, or the processor.
+    pub(super) fn proves_on(&self) -> String {
+        let devices = self.engine.devices().into_iter();
+        let in_service = devices.filter(|state| state.lost.is_none());
+        let named = in_service.map(|state| {
+            let device = state.device;
+            format!("device {} ({})", device.ordinal, device.name)
+        });
+        match named.collect::<Vec<_>>().join(", ") {
+            none if none.is_empty() && self.engine.devices().is_empty() => {
+                "the processor".to_owned()
+            }
+            none if none.is_empty() => "nothing: every device is out of service".to_owned(),
+            some => some,
+        }
+    }
+
     /// The metrics page.
     pub(super) fn metrics(&self) -> String {
         metrics::text(
@@ -78,6 +103,9 @@ impl State {
     }
 
     fn status(&self) -> GetStatusResponse {
+        // An engine without devices has no memory for them either, and knows why.
+        let no_device = self.engine.memory().page_locked_problem();
+        let no_device = no_device.filter(|_| self.engine.devices().is_empty());
         let queues = self
             .jobs
             .load()
@@ -101,6 +129,8 @@ impl State {
             uptime_seconds: self.started.elapsed().as_secs(),
             pinned_memory_bytes: self.engine.memory().page_locked_bytes(),
             pinned_memory_limit_bytes: self.engine.memory().page_locked_limit_bytes(),
+            device_policy: self.policy.to_string(),
+            no_device_reason: no_device.unwrap_or_default().to_owned(),
         }
     }
 
@@ -262,6 +292,7 @@ fn tell(label: &str, answer: &AwaitProofResponse, error: Option<String>) {
         tier,
         placement,
         is_pinned,
+        synthesis,
         retries,
         queue_wait_ms,
         srs_load_ms,
@@ -280,6 +311,7 @@ fn tell(label: &str, answer: &AwaitProofResponse, error: Option<String>) {
             tier,
             placement,
             is_pinned,
+            synthesis,
             retries,
             queue_wait_ms,
             srs_load_ms,

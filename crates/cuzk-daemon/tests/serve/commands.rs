@@ -163,7 +163,7 @@ fn fixtures_take_their_options() {
 #[test]
 fn help_says_what_options_mean() {
     let here = TempDir::new().expect("a temporary directory");
-    for command in ["fixture", "doctor"] {
+    for command in ["fixture", "doctor", "submit"] {
         insta::assert_snapshot!(format!("help_{command}"), told(&[command, "--help"], &here));
     }
 }
@@ -292,4 +292,25 @@ fn a_proof_is_reported_and_its_stages_are_logged() {
     let parts = ms("ntt_msm_h_ms") + ms("tail_msm_ms") + ms("b_g2_msm_ms");
     assert!(parts > 0.0 && parts <= ms("gpu_total_ms") + 0.2, "{timing}");
     assert_eq!(with("proof made").len(), 1, "{log}");
+}
+
+#[test]
+fn a_doctor_who_finds_nothing_that_proves_fails() {
+    let here = TempDir::new().expect("a temporary directory");
+    let doctor = |policy: &str| {
+        let policy = format!("device.policy={policy}");
+        let arguments = ["doctor", "--set", &policy, "--set", "device.index=4711"];
+        let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+        run(&arguments, here.path())
+    };
+    let required = doctor("require-gpu");
+    assert_eq!(required.status.code(), Some(1));
+    let why = String::from_utf8(required.stderr).expect("text");
+    assert!(why.contains("nothing can be proved"), "{why}");
+    // What it found is printed all the same.
+    let text = String::from_utf8(required.stdout).expect("text");
+    assert!(text.contains("device.index: 4711\n"), "{text}");
+    for policy in ["cpu", "prefer-gpu"] {
+        assert!(doctor(policy).status.success(), "{policy}");
+    }
 }

@@ -100,6 +100,7 @@ pub(crate) fn check_all(workload: &FilecoinWorkload, constraints: usize) {
         assert_eq!(assigned.densities, blank.densities);
         let inputs = workload.public_inputs(index).expect("inputs compute");
         assert_eq!(assigned.inputs[1..], inputs);
+        assert_eq!(workload.circuit().segments(), part.segments());
         is_begun_by_its_first_segment(part.as_ref(), &template, &whole);
         assert!(in_segments(part.as_ref(), &template) == (whole, assigned.inputs));
     }

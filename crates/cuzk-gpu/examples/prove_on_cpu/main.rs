@@ -1,5 +1,6 @@
-//! Proves that a public number is the square of a secret one. The columns are filled
-//! by hand: `cargo run -p cuzk-gpu --example prove_on_cpu`.
+//! Proves that a public number is the square of a secret one, with a key that is in no
+//! file: `submit_job` takes bellperson's parameters. The columns are filled by hand:
+//! `cargo run -p cuzk-gpu --example prove_on_cpu`.
 
 mod square;
 
@@ -9,7 +10,7 @@ use bellperson::groth16::{generate_random_parameters, prepare_verifying_key};
 use blstrs::{Bls12, Scalar};
 use cuzk_budget::{Budget, Consumer, Priority, Wait};
 use cuzk_gpu::cpu::{CpuBackend, CpuOptions, Job};
-use cuzk_gpu::{Columns, verify};
+use cuzk_gpu::{Column, Columns, verify};
 use cuzk_pinned::{AcquireRequest, PinnedPool};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
@@ -19,10 +20,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let backend = CpuBackend::new(CpuOptions::new(NonZeroUsize::MIN, 1))?;
 
     let layout = backend.column_layout(&shape.sizes);
-    let buffers: Vec<usize> = layout.lens().iter().map(|len| 32 * len).collect();
+    let buffers: Option<Vec<usize>> = layout.lens().into_iter().map(Column::bytes).collect();
     let pool = PinnedPool::heap(Budget::new(1 << 20));
     let request = AcquireRequest {
-        buffers: &buffers,
+        buffers: &buffers.ok_or("columns that are too long")?,
         bytes: 0,
         consumer: Consumer("columns"),
         wait: Wait::with_priority(Priority::NORMAL),

@@ -43,6 +43,9 @@ pub struct CudaJob {
     pub watch: Option<Arc<dyn Watch>>,
 }
 
+/// Elements of the largest domain that the device's transforms have tables for.
+const DOMAIN_MAX: usize = 1 << 28;
+
 /// Groth16 on one CUDA device.
 pub struct CudaBackend {
     options: DeviceOptions,
@@ -330,6 +333,14 @@ impl Backend for CudaBackend {
             fixed_bytes,
             ..
         } = self.about;
+        // No transform is larger; more memory would not help.
+        if sizes.constraints > DOMAIN_MAX {
+            return Err(BackendError::Mismatch {
+                what: "rows of a circuit for a device, at most",
+                have: sizes.constraints,
+                want: DOMAIN_MAX,
+            });
+        }
         let room = arena_bytes.saturating_sub(fixed_bytes);
         let asked = self.needs(sizes, Counts::of_key(key), key).least_bytes();
         if asked <= room {

@@ -9,14 +9,14 @@ use blstrs::{G2Projective, Scalar};
 use rayon::ThreadPool;
 
 use super::backend::layout;
-use super::holdings::{Held, Points, Wanted};
+use super::holdings::{Held, PiecePlaces, Points, Wanted};
 use super::host_key::HostKey;
 use super::key_points::KeyPoints;
 use super::owner::Owner;
-use super::pass::{Origin, Pass, Pieces, Streamed, Together, Waiting};
-use super::plan::Counts;
+use super::pass::{Origin, Pass, Streamed, Together, Waiting};
+use super::plan::{Counts, Piece};
 use super::points::PointBytes;
-use super::prove::{Bench, Computed, OnHost, Seat, prove};
+use super::prove::{Bench, Computed, Seat, sums, transform};
 use super::resident::ResidentKey;
 use super::upload::{Arrivals, arrivals, upload};
 use crate::backend::{Completion, Proved};
@@ -28,6 +28,7 @@ use crate::device::relay::{First, Guest};
 use crate::device::sorted::{SortedQueries, b_scalars};
 use crate::error::BackendError;
 use crate::groth16::{Statement, check};
+use crate::key::Section;
 use crate::phase::{Phase, PhaseLane};
 use crate::shape::CircuitShape;
 use crate::watch::Watch;
@@ -88,10 +89,10 @@ impl<'a, 'o> Carried<'a, 'o> {
         let held = &*held.insert(owner.admit(&wanted).await?);
         let guest = match &held.points {
             Points::Resident(_) => None,
-            Points::Pieces { places, len } => Some(self.gathered.enter(Together {
+            Points::Pieces { places, way } => Some(self.gathered.enter(Together {
                 source: Arc::as_ptr(self.source).cast(),
                 places: Rc::as_ptr(places),
-                len: *len,
+                way: *way,
             })),
         };
         let regions = held.regions();
@@ -196,8 +197,10 @@ impl<'a, 'o> Carried<'a, 'o> {
         let options = &self.owner.options;
         // A key that comes in pieces would want its lists in pieces.
         let is_resident = matches!(held.points, Points::Resident(_));
-        let is_split = options.is_split_on_host && is_resident;
-        let is_b_g2 = options.is_b_g2_on_host;
+        // The host's columns are not what a watcher makes of the device's.
+        let is_as_uploaded = self.watch.is_none();
+        let is_split = options.is_split_on_host && is_resident && is_as_uploaded;
+        let is_b_g2 = options.is_b_g2_on_host && is_as_uploaded;
         let (threads, columns) = (Arc::clone(threads), Arc::clone(columns));
         let (inputs, shape) = (self.statement.inputs.to_vec(), Arc::clone(self.shape));
         on_thread("sorting scalars", move || {
@@ -254,22 +257,23 @@ impl<'a, 'o> Carried<'a, 'o> {
             arrivals.all().await?;
         }
         let loaded = self.load(held).await?;
+        let sizes = &self.shape.sizes;
         let queued = {
             let (mut points, sorted) = match (&held.points, guest) {
-                (Points::Pieces { places, len }, Some(guest)) => {
+                (Points::Pieces { places, .. }, Some(guest)) => {
                     *host_key = owner
                         .host_keys
                         .take()
                         .await
                         .place_of(self.source, true)
                         .await?;
-                    let pieces = Pieces {
-                        places: Rc::clone(places),
-                        len: *len,
-                        counts: Counts::of(self.shape),
-                        is_b_g2_on_host: is_b_g2,
-                    };
-                    let streamed = self.stream(guest, &pieces, host_key.as_ref()).await;
+                    {
+                        // Of its own, while others that are to go with it are on their way.
+                        let _turn = owner.compute.take().await;
+                        transform(bench, arrivals, sizes).await?;
+                    }
+                    let pieces = || self.pieces(held, is_b_g2);
+                    let streamed = self.stream(guest, places, pieces, host_key.as_ref()).await;
                     // Another that leads may have found a place where this one found none.
                     // It stays until all that was queued has been waited for.
                     *host_key = streamed.host_key();
@@ -284,18 +288,24 @@ impl<'a, 'o> Carried<'a, 'o> {
                     };
                     let points = KeyPoints::Resident {
                         key: Rc::clone(key),
+                        pieces: self.pieces(held, is_b_g2),
                         _turn: owner.compute.take().await,
                     };
+                    transform(bench, arrivals, sizes).await?;
                     (points, sorted)
                 }
                 (Points::Pieces { .. }, None) => unreachable!("a guest since it was admitted"),
             };
-            let on_host = OnHost { sorted, is_b_g2 };
-            let lists = &held.lists;
-            let statement = &self.statement;
-            prove(bench, arrivals, statement, &mut points, lists, on_host).await?
+            sums(bench, arrivals, &self.statement, &mut points, held, sorted).await?
         };
         Ok((queued.computed(bench).await?, loaded))
+    }
+
+    /// What the device is to sum.
+    fn pieces(&self, held: &Held, is_b_g2_on_host: bool) -> Rc<[Piece]> {
+        let mut pieces = Counts::of(self.shape).pieces(held.points.way());
+        pieces.retain(|piece| !(is_b_g2_on_host && piece.section == Section::BG2));
+        pieces.into()
     }
 
     /// Waits for a place in a pass of the key: one that another leads, or its own, which
@@ -303,7 +313,8 @@ impl<'a, 'o> Carried<'a, 'o> {
     async fn stream(
         &self,
         mut guest: Guest<'a, Together, Streamed<'o>>,
-        pieces: &Pieces,
+        places: &Rc<PiecePlaces>,
+        pieces: impl FnOnce() -> Rc<[Piece]>,
         host_key: Option<&Rc<HostKey>>,
     ) -> Streamed<'o> {
         let owner = self.owner;
@@ -338,12 +349,12 @@ impl<'a, 'o> Carried<'a, 'o> {
         let others = guest.lead(batch - 1);
         let events = Rc::clone(&owner.pieces);
         let count = others.len() + 1;
-        let mut places = Pass::start(origin, pieces, events, turn, count);
-        for (other, place) in others.into_iter().zip(&mut places) {
+        let places = Rc::clone(places);
+        let mut each = Pass::start(origin, places, pieces(), events, turn, count);
+        for (other, place) in others.into_iter().zip(&mut each) {
             other.send(place);
         }
-        // It may have been the last to be ready, and some of its columns on their way.
-        places.next().expect("at least its own")
+        each.next().expect("at least its own")
     }
 
     /// Brings the lists of the circuit, and the key if it is to stay, unless they are

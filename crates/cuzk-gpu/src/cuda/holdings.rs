@@ -32,7 +32,8 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    fn needs(&self) -> Needs<'_> {
+    /// What the plan counts.
+    pub(super) fn needs(&self) -> Needs<'_> {
         let counts = Counts::of(self.shape);
         Needs {
             sizes: &self.shape.sizes,
@@ -62,8 +63,18 @@ pub(super) struct Held {
 pub(super) enum Points {
     /// All of them on the device.
     Resident(Rc<ResidentKey>),
-    /// So many at a time, in one of two places by turns.
-    Pieces { places: Rc<PiecePlaces>, len: usize },
+    /// So many at a time, in one of a few places by turns.
+    Pieces { places: Rc<PiecePlaces>, way: Way },
+}
+
+impl Points {
+    /// How the key is used.
+    pub(super) fn way(&self) -> Way {
+        match self {
+            Self::Resident(_) => Way::Whole,
+            Self::Pieces { way, .. } => *way,
+        }
+    }
 }
 
 /// What becomes of a key that is to be there before its first proof.
@@ -76,23 +87,40 @@ pub(super) enum Preloaded {
     NoRoom,
 }
 
-/// The two places for pieces of keys, shared by the proofs whose keys come in pieces.
-pub(super) struct PiecePlaces([Lease; 2]);
+/// The places for pieces of keys, shared by the proofs whose keys come in pieces.
+pub(super) struct PiecePlaces(Vec<Lease>);
 
 impl PiecePlaces {
-    /// One of the two.
+    /// How many there are, at most [`PLACES_MAX`](super::plan::PLACES_MAX).
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// One of them.
     pub(super) fn region(&self, place: usize) -> super::device::Region {
         self.0[place].region()
     }
 
-    /// Bytes of both.
+    /// Bytes of all.
     fn bytes(&self) -> u64 {
         self.0.iter().map(Lease::bytes).sum()
     }
+
+    /// Whether they are as many and as large as a proof wants.
+    fn are_enough(&self, workspace: &Workspace) -> bool {
+        self.count() >= workspace.places && self.region(0).bytes() >= workspace.piece
+    }
 }
 
-/// One of the proofs that have something.
-struct Counted(Rc<Cell<usize>>);
+/// One of those that have something: proofs, and keys that are brought ahead of theirs.
+pub(super) struct Counted(Rc<Cell<usize>>);
+
+impl Counted {
+    fn of(count: &Rc<Cell<usize>>) -> Self {
+        count.set(count.get() + 1);
+        Self(Rc::clone(count))
+    }
+}
 
 impl Drop for Counted {
     fn drop(&mut self) {
@@ -174,6 +202,11 @@ impl Holdings {
         }
     }
 
+    /// Has others wait for memory as if a proof had it that ends later.
+    pub(super) fn counted(&self) -> Counted {
+        Counted::of(&self.proofs)
+    }
+
     /// Bytes that nobody has.
     #[cfg(test)]
     pub(super) fn free_bytes(&self) -> u64 {
@@ -231,7 +264,7 @@ impl Holdings {
             let least = needs.least_bytes();
             return Err(self.arena.refused("a proof and a piece of its key", least));
         };
-        if let Way::InPieces(_) = way {
+        if let Way::InPieces { .. } = way {
             return Ok(Preloaded::InPieces);
         }
         if let Some(key) = self.keys.iter().find(|key| key.is(source)) {
@@ -266,7 +299,7 @@ impl Holdings {
     ) -> Option<Held> {
         let spared = match way {
             Way::Whole => Some(wanted),
-            Way::InPieces(_) => None,
+            Way::InPieces { .. } => None,
         };
         let has = self.held_of(wanted, way, workspace);
         if asked - has > self.arena.free_bytes() + self.idle_bytes(spared) {
@@ -290,11 +323,11 @@ impl Holdings {
         let scratch = self.scratch.as_ref();
         let scratch = scratch.filter(|held| held.region().bytes() >= workspace.scratch);
         let places = self.places.as_ref();
-        let places = places.filter(|held| is_enough(held, way, workspace));
+        let places = places.filter(|held| held.are_enough(workspace));
         key.map_or(0, |key| key.held_bytes())
             + lists.map_or(0, |lists| lists.held_bytes())
             + scratch.map_or(0, |_| workspace.scratch)
-            + places.map_or(0, |_| 2 * workspace.piece)
+            + places.map_or(0, |_| workspace.ring())
     }
 
     /// Takes everything, or nothing.
@@ -321,17 +354,17 @@ impl Holdings {
                     Err(Points::Resident(Rc::new(key)))
                 }
             },
-            Way::InPieces(log) => {
+            Way::InPieces { .. } => {
                 let places = match &self.places {
-                    Some(held) if is_enough(held, way, workspace) => Rc::clone(held),
+                    Some(held) if held.are_enough(workspace) => Rc::clone(held),
                     _ => {
                         self.places = None;
-                        let place = || arena.take(workspace.piece, End::High);
-                        Rc::new(PiecePlaces([place()?, place()?]))
+                        let place = |_| arena.take(workspace.piece, End::High);
+                        let places = (0..workspace.places).map(place);
+                        Rc::new(PiecePlaces(places.collect::<Option<_>>()?))
                     }
                 };
-                let len = 1 << log;
-                Err(Points::Pieces { places, len })
+                Err(Points::Pieces { places, way })
             }
         };
         // Nothing fails from here on.
@@ -343,14 +376,13 @@ impl Holdings {
             Points::Pieces { places, .. } => self.places = Some(Rc::clone(places)),
         }
         self.scratch = Some(Rc::clone(&scratch));
-        self.proofs.set(self.proofs.get() + 1);
         Some(Held {
             slot,
             scratch,
             workspace: *workspace,
             lists,
             points,
-            _counted: Counted(Rc::clone(&self.proofs)),
+            _counted: self.counted(),
         })
     }
 
@@ -399,11 +431,6 @@ impl Holdings {
             + scratch.map(|scratch| scratch.bytes()).sum::<u64>()
             + places.map(|places| places.bytes()).sum::<u64>()
     }
-}
-
-/// Whether places are there that are large enough for what a proof works in.
-fn is_enough(held: &PiecePlaces, way: Way, workspace: &Workspace) -> bool {
-    matches!(way, Way::InPieces(_)) && held.region(0).bytes() >= workspace.piece
 }
 
 /// Whether somebody beside the holdings has it.

@@ -1,27 +1,27 @@
 //! The points of a key for the sums of a proof: on the device, or piece by piece.
 
-use std::ops::Range;
 use std::rc::Rc;
 
 use super::device::{Device, Lane, Region};
 use super::pass::Streamed;
-use super::plan::Counts;
+use super::plan::Piece;
 use super::prove::Bench;
 use super::resident::ResidentKey;
 use crate::device::relay::Baton;
 use crate::device::turn::Taken;
 use crate::device::waiter::Passed;
 use crate::error::BackendError;
-use crate::key::{KeyTier, Section};
+use crate::key::KeyTier;
 
 /// Where the points of a proof's key are, and its turn to compute with them.
 pub(super) enum KeyPoints<'o> {
     /// On the device.
     Resident {
         key: Rc<ResidentKey>,
+        pieces: Rc<[Piece]>,
         _turn: Taken<'o, ()>,
     },
-    /// Elsewhere: brought piece by piece, one while the one before is summed.
+    /// Elsewhere: brought piece by piece, some while one before is summed.
     Streamed(Streamed<'o>),
 }
 
@@ -33,19 +33,11 @@ impl KeyPoints<'_> {
         }
     }
 
-    /// How many of a query's points are there at a time.
-    pub(super) fn piece_len(&self, count: usize) -> usize {
+    /// What is to be summed, in this order.
+    pub(super) fn pieces(&self) -> Rc<[Piece]> {
         match self {
-            Self::Resident { .. } => count,
-            Self::Streamed(streamed) => streamed.piece_len(),
-        }
-    }
-
-    /// In how many pieces the longest query comes.
-    pub(super) fn pieces(&self, counts: &Counts) -> usize {
-        match self {
-            Self::Resident { .. } => 1,
-            Self::Streamed(streamed) => counts.pieces(streamed.piece_len()),
+            Self::Resident { pieces, .. } => Rc::clone(pieces),
+            Self::Streamed(streamed) => streamed.pieces(),
         }
     }
 
@@ -57,29 +49,17 @@ impl KeyPoints<'_> {
         }
     }
 
-    /// Waits for the turn to transform, which ends with what this returns.
-    pub(super) async fn transform(
-        &mut self,
-        bench: &Bench<'_>,
-    ) -> Result<Option<Baton>, BackendError> {
-        match self {
-            Self::Resident { .. } => Ok(None),
-            Self::Streamed(streamed) => streamed.transform(bench).await.map(Some),
-        }
-    }
-
-    /// The points of a range, on the device for what the compute lane is given from now
+    /// The points of a piece, on the device for what the compute lane is given from now
     /// on, and the turn to sum them.
     pub(super) async fn bring(
         &mut self,
         bench: &Bench<'_>,
-        section: Section,
-        range: Range<usize>,
+        piece: &Piece,
     ) -> Result<(Region, Option<Baton>), BackendError> {
         match self {
-            Self::Resident { key, .. } => Ok((key.points(section), None)),
+            Self::Resident { key, .. } => Ok((key.points(piece.section), None)),
             Self::Streamed(streamed) => {
-                let (points, baton) = streamed.bring(bench, section, range).await?;
+                let (points, baton) = streamed.bring(bench, piece).await?;
                 Ok((points, Some(baton)))
             }
         }

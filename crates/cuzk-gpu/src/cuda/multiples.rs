@@ -130,20 +130,17 @@ impl<P: DevicePoint> DeviceTable<P> {
 pub(super) enum Request {
     Open(
         Box<(G1Affine, G2Affine)>,
-        SyncSender<Result<u64, BackendError>>,
+        SyncSender<Result<(), BackendError>>,
     ),
     G1(Vec<Scalar>, SyncSender<Result<Vec<G1Affine>, BackendError>>),
     G2(Vec<Scalar>, SyncSender<Result<Vec<G2Affine>, BackendError>>),
-    /// Those that an `Open` gave this number.
-    Close(u64),
+    Close,
 }
 
 /// The tables, on the device's thread.
 #[derive(Default)]
 pub(super) struct Tables {
     open: Option<(DeviceTable<G1Affine>, DeviceTable<G2Affine>)>,
-    /// Number of the latest `Open`.
-    number: u64,
 }
 
 impl Tables {
@@ -151,17 +148,7 @@ impl Tables {
     pub(super) fn serve(&mut self, device: &Device, holdings: &mut Holdings, request: Request) {
         match request {
             Request::Open(bases, reply) => {
-                let (g1, g2) = *bases;
-                // Another set's place is free for this one.
-                self.open = None;
-                let opened = DeviceTable::new(device, holdings, g1)
-                    .and_then(|g1| Ok((g1, DeviceTable::new(device, holdings, g2)?)))
-                    .map(|tables| {
-                        self.open = Some(tables);
-                        self.number += 1;
-                        self.number
-                    });
-                let _ = reply.send(opened);
+                let _ = reply.send(self.open(device, holdings, *bases));
             }
             Request::G1(scalars, reply) => {
                 let _ = reply.send(
@@ -175,9 +162,27 @@ impl Tables {
                         .and_then(|(_, g2)| g2.multiply(device, &scalars)),
                 );
             }
-            Request::Close(number) if number == self.number => self.open = None,
-            Request::Close(_) => {}
+            Request::Close => self.open = None,
         }
+    }
+
+    /// One set at a time: requests do not say of which they are.
+    fn open(
+        &mut self,
+        device: &Device,
+        holdings: &mut Holdings,
+        (g1, g2): (G1Affine, G2Affine),
+    ) -> Result<(), BackendError> {
+        if self.open.is_some() {
+            return Err(BackendError::Start {
+                what: "the making of a key on the device",
+                reason: "another one is being made there".to_owned(),
+            });
+        }
+        let g1 = DeviceTable::new(device, holdings, g1)?;
+        let g2 = DeviceTable::new(device, holdings, g2)?;
+        self.open = Some((g1, g2));
+        Ok(())
     }
 
     fn opened(&self) -> Result<&(DeviceTable<G1Affine>, DeviceTable<G2Affine>), BackendError> {
@@ -185,10 +190,9 @@ impl Tables {
     }
 }
 
-/// Tables of a backend, closed when dropped. Another set replaces them.
+/// The tables of a backend, closed when dropped.
 struct OpenTables<'a> {
     backend: &'a CudaBackend,
-    number: u64,
 }
 
 /// Asks the device's thread and waits for its answer.
@@ -217,7 +221,7 @@ impl Multiples for OpenTables<'_> {
 
 impl Drop for OpenTables<'_> {
     fn drop(&mut self) {
-        let _ = self.backend.send(Request::Close(self.number));
+        let _ = self.backend.send(Request::Close);
     }
 }
 
@@ -227,10 +231,7 @@ impl Multiplier for CudaBackend {
         (g1, _): (G1Affine, usize),
         (g2, _): (G2Affine, usize),
     ) -> Result<Box<dyn Multiples + '_>, BackendError> {
-        let number = ask(self, |reply| Request::Open(Box::new((g1, g2)), reply))?;
-        Ok(Box::new(OpenTables {
-            backend: self,
-            number,
-        }))
+        ask(self, |reply| Request::Open(Box::new((g1, g2)), reply))?;
+        Ok(Box::new(OpenTables { backend: self }))
     }
 }

@@ -1,12 +1,12 @@
 //! Keys in pieces: one pass of a key over the bus, for one proof or for several that are
 //! ready at the same time.
 //!
-//! A pass has the turn to compute. Its proofs transform their columns one after the other;
-//! then each piece of the key is brought once, and each proof in turn sums it. There are
-//! two places for pieces: while one is summed the next one comes to the other.
+//! A pass has the turn to compute. Each piece of the key is brought once, and each proof in
+//! turn sums it. There are a few places for pieces, a ring in which one pass goes on where
+//! the last one ended: while a piece is summed, those after it come to the others. A place
+//! is written again when the last sum of what it had is done.
 
 use std::cell::{Cell, RefCell};
-use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,28 +15,35 @@ use super::device::{Device, Lane, Region};
 use super::event::Event;
 use super::holdings::PiecePlaces;
 use super::host_key::HostKey;
-use super::plan::{Counts, QUERIES, point_bytes};
+use super::plan::{PLACES_MAX, Piece, Way, point_bytes};
 use super::points::PointBytes;
 use super::prove::Bench;
 use super::staging::Staging;
 use crate::device::relay::{Baton, Lobby, Relay, Runner};
 use crate::device::turn::Taken;
 use crate::error::BackendError;
-use crate::key::{KeyTier, Section};
+use crate::key::KeyTier;
 
-/// Events of the two places: after a piece was brought there, and after its last use.
-/// Passes follow each other, so they share these.
+/// Events of each place: after a piece was brought there, and after its last use. Passes
+/// follow each other on all lanes, so they share these, whichever places they have.
 pub(super) struct PieceEvents {
-    brought: [Event; 2],
-    used: [Event; 2],
+    brought: Vec<Event>,
+    used: Vec<Event>,
+    /// Where in the ring the next piece comes.
+    next: Cell<usize>,
 }
 
 impl PieceEvents {
     pub(super) fn new(device: &Device) -> Result<Self, BackendError> {
-        let two = || Ok::<_, BackendError>([device.event()?, device.event()?]);
+        let events = || {
+            (0..PLACES_MAX)
+                .map(|_| device.event())
+                .collect::<Result<_, _>>()
+        };
         Ok(Self {
-            brought: two()?,
-            used: two()?,
+            brought: events()?,
+            used: events()?,
+            next: Cell::new(0),
         })
     }
 }
@@ -54,46 +61,14 @@ pub(super) enum Origin<'o> {
     Host(Rc<HostKey>),
 }
 
-/// Some points of a section.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Piece {
-    section: Section,
-    range: Range<usize>,
-}
-
-/// How a key is cut.
-pub(super) struct Pieces {
-    pub(super) places: Rc<PiecePlaces>,
-    /// Points in each, but in the last of a section.
-    pub(super) len: usize,
-    pub(super) counts: Counts,
-    /// Whether the host sums the section `b_g2`.
-    pub(super) is_b_g2_on_host: bool,
-}
-
-impl Pieces {
-    fn list(&self) -> Vec<Piece> {
-        let sections = QUERIES.into_iter();
-        let sections = sections.filter(|&at| at != Section::BG2 || !self.is_b_g2_on_host);
-        sections
-            .flat_map(|section| {
-                let count = self.counts.of_section(section);
-                (0..count).step_by(self.len).map(move |start| Piece {
-                    section,
-                    range: start..count.min(start + self.len),
-                })
-            })
-            .collect()
-    }
-}
-
 /// One pass of a key.
 pub(super) struct Pass<'o> {
     origin: Origin<'o>,
     places: Rc<PiecePlaces>,
     events: Rc<PieceEvents>,
-    piece_len: usize,
-    pieces: Vec<Piece>,
+    pieces: Rc<[Piece]>,
+    /// Where in the ring the first of them comes.
+    first: usize,
     /// Pieces that are there, or on their way where they come from page-locked memory.
     brought: Cell<usize>,
     is_shared: bool,
@@ -105,7 +80,7 @@ pub(super) struct Pass<'o> {
 pub(super) struct Together {
     pub(super) source: *const (),
     pub(super) places: *const PiecePlaces,
-    pub(super) len: usize,
+    pub(super) way: Way,
 }
 
 /// Where they gather.
@@ -120,20 +95,21 @@ pub(super) struct Streamed<'o> {
 }
 
 impl<'o> Pass<'o> {
-    /// A pass of `count` proofs: the place of each.
+    /// A pass of `count` proofs, all of which sum these pieces: the place of each.
     pub(super) fn start(
         origin: Origin<'o>,
-        pieces: &Pieces,
+        places: Rc<PiecePlaces>,
+        pieces: Rc<[Piece]>,
         events: Rc<PieceEvents>,
         turn: Taken<'o, ()>,
         count: usize,
     ) -> impl Iterator<Item = Streamed<'o>> + use<'o> {
         let pass = Rc::new(Self {
             origin,
-            places: Rc::clone(&pieces.places),
+            places,
+            first: events.next.get(),
             events,
-            piece_len: pieces.len,
-            pieces: pieces.list(),
+            pieces,
             brought: Cell::new(0),
             is_shared: count > 1,
             _turn: turn,
@@ -145,47 +121,63 @@ impl<'o> Pass<'o> {
         })
     }
 
+    /// The place of a piece.
+    fn place(&self, step: usize) -> usize {
+        (self.first + step) % self.places.count()
+    }
+
     /// Where a piece is while it is there.
-    fn place(&self, step: usize) -> Region {
+    fn region(&self, step: usize) -> Region {
         let Piece { section, range } = &self.pieces[step];
         let bytes = range.len() as u64 * point_bytes(*section);
-        self.places.region(step % 2).part(0, bytes)
+        self.places.region(self.place(step)).part(0, bytes)
+    }
+
+    /// Lets the lane of keys go on only when nothing reads what was in a piece's place.
+    fn follow_last_use(&self, device: &Device, step: usize) -> Result<(), BackendError> {
+        device.follow(Lane::Keys, &self.events.used[self.place(step)])
+    }
+
+    fn set_brought(&self, step: usize) {
+        self.brought.set(step + 1);
+        self.events.next.set(self.first + step + 1);
     }
 
     /// Has pieces come ahead of their use, as far as there are places: after the first
     /// `used` have been summed, or their sums queued.
-    fn look_ahead(&self, bench: &Bench<'_>, used: usize) -> Result<(), BackendError> {
-        let Origin::Host(key) = &self.origin else {
-            return Ok(());
-        };
+    fn look_ahead(
+        &self,
+        key: &HostKey,
+        bench: &Bench<'_>,
+        used: usize,
+    ) -> Result<(), BackendError> {
         let device = bench.device;
-        while self.brought.get() < self.pieces.len().min(used + 2) {
+        while self.brought.get() < self.pieces.len().min(used + self.places.count()) {
             let step = self.brought.get();
-            // The last sum of what is there may not have ended.
-            device.follow(Lane::Keys, &self.events.used[step % 2])?;
+            self.follow_last_use(device, step)?;
             let Piece { section, range } = &self.pieces[step];
             let begun = bench.clock.begin(device, Lane::Keys)?;
-            let points = self.place(step);
+            let points = self.region(step);
             // SAFETY: the proof has the key until it has waited for the lane; a key is
             // fetched by the one pass that has the staging, and no more once it is whole.
             unsafe { key.bring(device, *section, range.start, points) }?;
             let name = points_of(*section);
             bench.clock.end(device, begun, name, points.bytes())?;
-            device.record(Lane::Keys, &self.events.brought[step % 2])?;
-            self.brought.set(step + 1);
+            device.record(Lane::Keys, &self.events.brought[self.place(step)])?;
+            self.set_brought(step);
         }
         Ok(())
     }
 
     /// The points of a piece, on the device for what the compute lane is given from now
-    /// on. Those of the piece before are there too, older ones are gone.
+    /// on.
     async fn bring(&self, bench: &Bench<'_>, step: usize) -> Result<Region, BackendError> {
         let device = bench.device;
-        let points = self.place(step);
+        let points = self.region(step);
         match &self.origin {
-            Origin::Host(_) => {
-                self.look_ahead(bench, step)?;
-                device.follow(Lane::Compute, &self.events.brought[step % 2])?;
+            Origin::Host(key) => {
+                self.look_ahead(key, bench, step)?;
+                device.follow(Lane::Compute, &self.events.brought[self.place(step)])?;
             }
             Origin::Source {
                 source,
@@ -195,7 +187,7 @@ impl<'o> Pass<'o> {
                 if self.brought.get() > step {
                     return Ok(points);
                 }
-                device.follow(Lane::Keys, &self.events.used[step % 2])?;
+                self.follow_last_use(device, step)?;
                 let Piece { section, range } = &self.pieces[step];
                 let begun = bench.clock.begin(device, Lane::Keys)?;
                 let mut lent = Lent::of(staging);
@@ -211,7 +203,7 @@ impl<'o> Pass<'o> {
                 }
                 let name = points_of(section);
                 bench.clock.end(device, begun, name, points.bytes())?;
-                self.brought.set(step + 1);
+                self.set_brought(step);
                 if let Some(key) = keep
                     && step + 1 == self.pieces.len()
                 {
@@ -254,9 +246,9 @@ impl Streamed<'_> {
         }
     }
 
-    /// Points in each piece.
-    pub(super) fn piece_len(&self) -> usize {
-        self.pass.piece_len
+    /// What all proofs of the pass sum, one after the other.
+    pub(super) fn pieces(&self) -> Rc<[Piece]> {
+        Rc::clone(&self.pass.pieces)
     }
 
     /// Whether others use the scratch between its sums.
@@ -264,34 +256,26 @@ impl Streamed<'_> {
         self.pass.is_shared
     }
 
-    /// Waits for its turn to transform; meanwhile the first pieces come, if they are in
-    /// page-locked memory.
-    pub(super) async fn transform(&mut self, bench: &Bench<'_>) -> Result<Baton, BackendError> {
-        let baton = self.runner.turn().await;
-        self.pass.look_ahead(bench, 0)?;
-        Ok(baton)
-    }
-
     /// Waits for its turn at the next piece, which must be this one. Until the baton is
     /// dropped nobody else is given the device's compute lane or scratch.
     pub(super) async fn bring(
         &mut self,
         bench: &Bench<'_>,
-        section: Section,
-        range: Range<usize>,
+        piece: &Piece,
     ) -> Result<(Region, Baton), BackendError> {
         let baton = self.runner.turn().await;
         let step = self.step;
-        assert_eq!(self.pass.pieces[step], Piece { section, range });
+        assert_eq!(&self.pass.pieces[step], piece);
         self.step += 1;
         Ok((self.pass.bring(bench, step).await?, baton))
     }
 
     /// The piece that it had last is not read by it after what is queued now.
     pub(super) fn used(&self, bench: &Bench<'_>) -> Result<(), BackendError> {
-        let place = (self.step + 1) % 2;
-        let event = &self.pass.events.used[place];
-        bench.device.record(Lane::Compute, event)
+        let last = self.pass.place(self.step - 1);
+        bench
+            .device
+            .record(Lane::Compute, &self.pass.events.used[last])
     }
 
     /// The page-locked memory that pieces come from, or go to for the next pass.

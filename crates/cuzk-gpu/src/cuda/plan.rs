@@ -1,4 +1,7 @@
-//! Sizes on the device: windows, chunks, and the bytes that a circuit takes.
+//! Sizes on the device: windows, chunks, the pieces of a key, and the bytes that a circuit
+//! takes.
+
+use std::ops::Range;
 
 use crate::accelerator::DEVICE_WINDOW_BITS;
 use crate::cpu::h::CSource;
@@ -13,7 +16,7 @@ const SCALAR_BITS: u32 = 255;
 /// Threads of a block of the kernel that sums listed points, by lanes of a warp.
 const PARTIALS_PER_PROCESSOR: u64 = 256 / 32;
 
-/// The queries with sums to make, in the order they are made.
+/// The queries with sums to make.
 pub(super) const QUERIES: [Section; 5] = [
     Section::H,
     Section::L,
@@ -215,22 +218,6 @@ impl Counts {
         }
     }
 
-    /// In how many pieces of `len` entries the longest query comes, at least one.
-    pub(super) fn pieces(&self, len: usize) -> usize {
-        let longest = self.h.max(self.l).max(self.a).max(self.b);
-        longest.div_ceil(len).max(1)
-    }
-
-    /// With at most `len` entries a query, as where points come in pieces.
-    pub(super) fn in_pieces(&self, len: usize) -> Self {
-        Self {
-            h: self.h.min(len),
-            l: self.l.min(len),
-            a: self.a.min(len),
-            b: self.b.min(len),
-        }
-    }
-
     pub(super) fn of_section(&self, section: Section) -> usize {
         match section {
             Section::H => self.h,
@@ -240,6 +227,59 @@ impl Counts {
             Section::VerifyingKey | Section::Ic => 0,
         }
     }
+
+    /// Points in each piece of a section but the last, which has no more: pieces of a key
+    /// have at most the bytes of 2^`log` points in G1, and are as many as that takes.
+    pub(super) fn piece_len(&self, section: Section, way: Way) -> usize {
+        let count = self.of_section(section);
+        match way {
+            Way::Whole => count.max(1),
+            Way::InPieces { log, .. } => {
+                let bytes = point_bytes(Section::H) << log;
+                let most = (bytes / point_bytes(section)) as usize;
+                count.div_ceil(count.div_ceil(most).max(1)).max(1)
+            }
+        }
+    }
+
+    /// How many pieces a section has.
+    pub(super) fn pieces_of(&self, section: Section, way: Way) -> usize {
+        let count = self.of_section(section);
+        count.div_ceil(self.piece_len(section, way))
+    }
+
+    /// All pieces, in the order in which they are summed. The sums over `h` take far longer
+    /// than its points take to come, those over the other sections not as long where most
+    /// scalars are zero or one: so each piece of `h` is followed by a share of the others,
+    /// which come while it is summed.
+    pub(super) fn pieces(&self, way: Way) -> Vec<Piece> {
+        let of = |section: Section| {
+            let (count, len) = (self.of_section(section), self.piece_len(section, way));
+            (0..count).step_by(len).map(move |start| Piece {
+                section,
+                range: start..count.min(start + len),
+            })
+        };
+        let others = QUERIES.into_iter().filter(|&section| section != Section::H);
+        let others: Vec<Piece> = others.flat_map(of).collect();
+        let (count, turns) = (others.len(), self.pieces_of(Section::H, way));
+        let mut others = others.into_iter();
+        let mut pieces = Vec::with_capacity(count + turns);
+        for (turn, piece) in of(Section::H).enumerate() {
+            pieces.push(piece);
+            let share = count * (turn + 1) / turns - count * turn / turns;
+            pieces.extend(others.by_ref().take(share));
+        }
+        pieces.extend(others);
+        pieces
+    }
+}
+
+/// Some points of a section, which are brought and summed at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) section: Section,
+    pub(super) range: Range<usize>,
 }
 
 /// Bytes of the counters of a split.
@@ -264,8 +304,9 @@ pub(super) struct Workspace {
     pub(super) counters: u64,
     /// A computed C during the transforms, everything else after them.
     pub(super) scratch: u64,
-    /// A piece of the points of a key that comes in pieces, each of two.
+    /// A place for a piece of a key that comes in pieces, and how many there are.
     pub(super) piece: u64,
+    pub(super) places: usize,
 }
 
 impl Workspace {
@@ -274,6 +315,7 @@ impl Workspace {
         counts: &Counts,
         cutting: &Cutting,
         c_source: CSource,
+        way: Way,
     ) -> Self {
         let column = align(sizes.domain() as u64 * SCALAR_BYTES);
         let (c, computed_c) = match c_source {
@@ -281,49 +323,36 @@ impl Workspace {
             CSource::Synthesised => (column, 0),
         };
         let scratch = QUERIES.iter().fold(computed_c, |most, &section| {
-            let count = counts.of_section(section);
+            let len = counts
+                .of_section(section)
+                .min(counts.piece_len(section, way));
             let bytes = match section {
-                Section::H => {
-                    cutting.most(count, |cut| cut.work_bytes(section, cutting.processors))
-                }
-                _ => cutting.query_bytes(section, count, section != Section::L, column),
+                Section::H => cutting.most(len, |cut| cut.work_bytes(section, cutting.processors)),
+                _ => cutting.query_bytes(section, len, section != Section::L, column),
             };
             most.max(bytes)
         });
-        let rows = QUERIES
-            .iter()
-            .map(|&section| rows_bytes(section, counts.of_section(section), cutting))
-            .max()
-            .unwrap_or(0);
+        let rows = QUERIES.map(|section| {
+            let rows = rows_bytes(section, counts.piece_len(section, way), cutting);
+            counts.pieces_of(section, way) as u64 * rows
+        });
+        let piece = |section| align(counts.piece_len(section, way) as u64 * point_bytes(section));
+        let (piece, places) = match way {
+            Way::Whole => (0, 0),
+            Way::InPieces { places, .. } => {
+                (QUERIES.map(piece).into_iter().fold(0, u64::max), places)
+            }
+        };
         Self {
             a: column,
             b: column,
             c,
             assignment: align((sizes.inputs + sizes.aux) as u64 * SCALAR_BYTES),
-            rows: QUERIES.len() as u64 * rows,
+            rows: rows.iter().sum(),
             counters: align(COUNTERS_BYTES),
             scratch,
-            piece: 0,
-        }
-    }
-
-    /// As [`of`](Self::of), with at most 2^`piece_log` points of each query at a time.
-    pub(super) fn in_pieces(
-        sizes: &CircuitSizes,
-        counts: &Counts,
-        cutting: &Cutting,
-        c_source: CSource,
-        piece_log: u32,
-    ) -> Self {
-        let pieces = counts.pieces(1 << piece_log) as u64;
-        let counts = counts.in_pieces(1 << piece_log);
-        let of_one = Self::of(sizes, &counts, cutting, c_source);
-        let longest =
-            QUERIES.map(|section| align(counts.of_section(section) as u64 * point_bytes(section)));
-        Self {
-            piece: longest.into_iter().fold(0, u64::max),
-            rows: of_one.rows * pieces,
-            ..of_one
+            piece,
+            places,
         }
     }
 
@@ -332,9 +361,14 @@ impl Workspace {
         self.a + self.b + self.c + self.assignment + self.rows + self.counters
     }
 
+    /// Bytes of the places for pieces.
+    pub(super) fn ring(&self) -> u64 {
+        self.places as u64 * self.piece
+    }
+
     /// Bytes that a proof takes beside its key and lists.
     pub(super) fn total(&self) -> u64 {
-        self.slot() + self.scratch + 2 * self.piece
+        self.slot() + self.scratch + self.ring()
     }
 }
 
@@ -342,14 +376,19 @@ impl Workspace {
 /// logarithm of their number of points. A device without room for these has none for the
 /// columns of most circuits either.
 const PIECE_LOG_MIN: u32 = 16;
+/// Places for pieces, the better number first. With four no sum waits for the bus, with three
+/// none where each section is one piece. More are worth less than larger pieces, and four of
+/// a size more than two of twice that (`docs/decisions/0010-places-for-pieces.md`).
+const PLACES: [usize; 2] = [PLACES_MAX, 3];
+pub(super) const PLACES_MAX: usize = 4;
 
 /// How a proof's key is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// All of it is on the device.
     Whole,
-    /// So many points at a time, as a logarithm.
-    InPieces(u32),
+    /// As many bytes at a time as 2^`log` points in G1 have, in so many places by turns.
+    InPieces { log: u32, places: usize },
 }
 
 /// What a proof of a circuit takes.
@@ -387,17 +426,13 @@ impl Needs<'_> {
         } = *self;
         let pieces = (PIECE_LOG_MIN.min(piece_log_max)..=piece_log_max)
             .rev()
-            .map(move |log| {
-                let workspace = Workspace::in_pieces(sizes, &counts, &cutting, c_source, log);
-                let asked = workspace.total() + list_bytes;
-                (Way::InPieces(log), workspace, asked)
-            });
-        let whole = is_key_resident.then(|| {
-            let workspace = Workspace::of(sizes, &counts, &cutting, c_source);
-            let asked = workspace.total() + list_bytes + key_bytes;
-            (Way::Whole, workspace, asked)
-        });
-        whole.into_iter().chain(pieces)
+            .flat_map(|log| PLACES.map(|places| Way::InPieces { log, places }));
+        let whole = is_key_resident.then_some(Way::Whole);
+        whole.into_iter().chain(pieces).map(move |way| {
+            let workspace = Workspace::of(sizes, &counts, &cutting, c_source, way);
+            let key_bytes = if way == Way::Whole { key_bytes } else { 0 };
+            (way, workspace, workspace.total() + list_bytes + key_bytes)
+        })
     }
 
     /// Those for which there is room, the best first: where a key comes in pieces, the
@@ -438,9 +473,9 @@ impl Needs<'_> {
         let mut lines = vec![("places for what comes from files".to_owned(), fixed_bytes)];
         match way {
             Way::Whole => lines.push(("the key".to_owned(), self.key_bytes)),
-            Way::InPieces(log) => lines.push((
-                format!("2^{log} points of the key, twice"),
-                2 * workspace.piece,
+            Way::InPieces { log, places } => lines.push((
+                format!("{places} places for 2^{log} points of the key"),
+                workspace.ring(),
             )),
         }
         lines.push(("index lists".to_owned(), self.list_bytes));

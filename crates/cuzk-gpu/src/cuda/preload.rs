@@ -48,12 +48,14 @@ impl Owner {
     /// Brings a key to where its proofs will have it; the tier in which it is now.
     pub(super) async fn preload(&self, request: &Request) -> Result<KeyTier, BackendError> {
         let (mut resident, mut pinned) = (None, None);
+        // What it has comes free as a proof's does.
+        let counted = self.holdings.borrow().counted();
         let brought = self.bring_key(request, &mut resident, &mut pinned).await;
         if brought.is_err() {
             // Before its place goes to others.
             self.device.settle().await;
         }
-        drop((resident, pinned));
+        drop((resident, pinned, counted));
         self.room.tell();
         brought
     }

@@ -9,9 +9,10 @@ use blstrs::{Bls12, G1Projective, G2Projective, Scalar};
 use super::border::{self, RawScalar, call};
 use super::clock::{Clock, sum_of};
 use super::device::{Device, Lane, Region};
+use super::holdings::Held;
 use super::host_words::HostWords;
 use super::key_points::KeyPoints;
-use super::plan::{Counts, Cutting, QUERIES, SCALAR_BYTES};
+use super::plan::{Counts, Cutting, Piece, QUERIES, SCALAR_BYTES, Way, rows_bytes};
 use super::query::{Entries, Found, Lists, Made, Query, Rows};
 use super::resident::ResidentShape;
 use super::rows::RowPoint;
@@ -109,11 +110,8 @@ impl Seat {
 
 /// A proof all of which is queued. Another may compute behind it.
 pub(super) struct Queued {
-    h: Vec<Made>,
-    l: Vec<Made>,
-    a: Vec<Made>,
-    b_g1: Vec<Made>,
-    b_g2: Vec<Made>,
+    /// Of the pieces of each query.
+    made: [Vec<Made>; QUERIES.len()],
     tier: KeyTier,
     /// After the last of it.
     computed: Passed,
@@ -129,12 +127,14 @@ impl Queued {
             brought.await.unwrap_or(Err(BackendError::Lost))?;
         }
         let host = bench.host;
+        let [h, l, a, b_g1, b_g2] = &self.made;
+        let [h, l, a, b_g1] = [h, l, a, b_g1].map(|made| fetched::<G1Projective>(made, host));
         Ok(Computed {
-            h: fetched::<G1Projective>(&self.h, host),
-            l: fetched::<G1Projective>(&self.l, host),
-            a: fetched::<G1Projective>(&self.a, host),
-            b_g1: fetched::<G1Projective>(&self.b_g1, host),
-            b_g2: fetched::<G2Projective>(&self.b_g2, host),
+            h,
+            l,
+            a,
+            b_g1,
+            b_g2: fetched::<G2Projective>(b_g2, host),
             b_g2_on_host: None,
             phases: bench.clock.phases()?,
             tier: self.tier,
@@ -153,14 +153,6 @@ pub(super) struct Computed {
     pub(super) b_g2_on_host: Option<G2Projective>,
     pub(super) phases: Vec<Phase>,
     pub(super) tier: KeyTier,
-}
-
-/// What the host does of a proof.
-pub(super) struct OnHost<'a> {
-    /// Entries that it sorted, and what brings them.
-    pub(super) sorted: Option<(Arc<SortedQueries>, Taken<'a, Staging>)>,
-    /// Whether it makes the sum over `b_g2`.
-    pub(super) is_b_g2: bool,
 }
 
 impl Computed {
@@ -186,24 +178,19 @@ impl Computed {
     }
 }
 
-/// Queues the computation of what [`upload`](super::upload::upload) brings; column a is
-/// there, the others are waited for when their turn comes. The numbers of sorted entries
-/// are waited for on the way: they decide how a sum is made.
-pub(super) async fn prove(
+/// Queues the transforms of what [`upload`](super::upload::upload) brings; column a is
+/// there, the others are waited for when their turn comes. Whoever calls it has the turn to
+/// compute.
+pub(super) async fn transform(
     bench: &Bench<'_>,
     arrivals: &mut Arrivals,
-    statement: &Statement<'_>,
-    key: &mut KeyPoints<'_>,
-    shape: &ResidentShape,
-    on_host: OnHost<'_>,
-) -> Result<Queued, BackendError> {
+    sizes: &CircuitSizes,
+) -> Result<(), BackendError> {
     let device = bench.device;
-    let sizes = &statement.shape.sizes;
     if let Some(watch) = bench.watch {
         arrivals.all().await?;
         show_uploaded(device, watch, bench.regions, sizes)?;
     }
-    let turn = key.transform(bench).await?;
     let begun = bench.clock.begin(device, Lane::Compute)?;
     quotient_left(bench, sizes.domain())?;
     bench.clock.end(device, begun, "ntt", 0)?;
@@ -211,37 +198,83 @@ pub(super) async fn prove(
     let begun = bench.clock.begin(device, Lane::Compute)?;
     quotient(bench, sizes.domain())?;
     bench.clock.end(device, begun, "ntt", 0)?;
-    drop(turn);
-    if let Some(watch) = bench.watch {
-        show_quotient(device, watch, bench.regions, sizes)?;
+    match bench.watch {
+        Some(watch) => show_quotient(device, watch, bench.regions, sizes),
+        None => Ok(()),
     }
+}
+
+/// Queues the sums of what was transformed, piece by piece in the order of the key.
+/// The numbers of sorted entries are waited for on the way: they decide how a sum is made.
+pub(super) async fn sums(
+    bench: &Bench<'_>,
+    arrivals: &mut Arrivals,
+    statement: &Statement<'_>,
+    key: &mut KeyPoints<'_>,
+    held: &Held,
+    sorted: Option<(Arc<SortedQueries>, Taken<'_, Staging>)>,
+) -> Result<Queued, BackendError> {
+    let device = bench.device;
+    let counts = Counts::of(statement.shape);
+    for section in QUERIES {
+        if counts.of_section(section) == 0 {
+            let begun = bench.clock.begin(device, Lane::Compute)?;
+            bench.clock.end(device, begun, sum_of(section), 0)?;
+        }
+    }
+    let pieces = key.pieces();
     let mut queries = Queries {
         bench,
         key,
-        shape,
-        sizes,
-        counts: Counts::of(statement.shape),
+        shape: &held.lists,
+        sizes: &statement.shape.sizes,
+        rows: rows_of(&counts, held.points.way(), &bench.cutting),
         split: None,
-        sorted: on_host.sorted,
+        sorted,
     };
-    let h = queries.sum(Section::H).await?;
-    arrivals.all().await?;
-    let l = queries.sum(Section::L).await?;
-    let a = queries.sum(Section::A).await?;
-    let b_g1 = queries.sum(Section::BG1).await?;
-    let b_g2 = match on_host.is_b_g2 {
-        true => Vec::new(),
-        false => queries.sum(Section::BG2).await?,
-    };
+    let mut made = QUERIES.map(|_| Vec::new());
+    for piece in &*pieces {
+        if piece.section != Section::H {
+            arrivals.all().await?;
+        }
+        made[at(piece.section)].push(queries.sum(piece).await?);
+    }
     Ok(Queued {
-        h,
-        l,
-        a,
-        b_g1,
-        b_g2,
-        tier: key.tier(),
+        made,
+        tier: queries.key.tier(),
         computed: device.fence(Lane::Compute)?,
-        brought: key.brought(device)?,
+        brought: queries.key.brought(device)?,
+    })
+}
+
+/// Which of the queries a section is.
+fn at(section: Section) -> usize {
+    let at = QUERIES.iter().position(|&query| query == section);
+    at.expect("a query")
+}
+
+/// Where the rows of a query's pieces begin, points of each piece, and bytes of its rows.
+#[derive(Clone, Copy)]
+struct RowsOf {
+    start: u64,
+    piece_len: usize,
+    bytes: u64,
+}
+
+/// The places of rows, as the plan counts them: each piece has its own, so that none is
+/// waited for.
+fn rows_of(counts: &Counts, way: Way, cutting: &Cutting) -> [RowsOf; QUERIES.len()] {
+    let mut start = 0;
+    QUERIES.map(|section| {
+        let piece_len = counts.piece_len(section, way);
+        let bytes = rows_bytes(section, piece_len, cutting);
+        let rows = RowsOf {
+            start,
+            piece_len,
+            bytes,
+        };
+        start += counts.pieces_of(section, way) as u64 * bytes;
+        rows
     })
 }
 
@@ -251,7 +284,7 @@ struct Queries<'a, 'k, 'h> {
     key: &'a mut KeyPoints<'k>,
     shape: &'a ResidentShape,
     sizes: &'a CircuitSizes,
-    counts: Counts,
+    rows: [RowsOf; QUERIES.len()],
     /// Whose entries were sorted last, and what was found.
     split: Option<(Range<usize>, Found)>,
     sorted: Option<(Arc<SortedQueries>, Taken<'h, Staging>)>,
@@ -268,76 +301,59 @@ fn total<P: RowPoint>(rows: &[Rows]) -> P {
 }
 
 impl Queries<'_, '_, '_> {
-    /// Queues the sum of a query, piece by piece. Each leaves its rows at a place of its
-    /// own, so that none is waited for.
-    async fn sum(&mut self, section: Section) -> Result<Vec<Made>, BackendError> {
+    /// Queues the sum of a piece.
+    async fn sum(&mut self, piece: &Piece) -> Result<Made, BackendError> {
         let (bench, device) = (self.bench, self.bench.device);
-        let count = self.counts.of_section(section);
-        let at = QUERIES.iter().position(|&query| query == section);
-        let at = at.expect("a query") as u64;
-        let pieces = self.key.pieces(&self.counts) as u64;
-        let share = bench.regions.rows.bytes() / QUERIES.len() as u64 / pieces;
-        if count == 0 {
-            let begun = bench.clock.begin(device, Lane::Compute)?;
-            bench.clock.end(device, begun, sum_of(section), 0)?;
-        }
-        let piece_len = self.key.piece_len(count).max(1);
-        let mut sums = Vec::with_capacity(pieces as usize);
-        for (piece, start) in (0..count).step_by(piece_len).enumerate() {
-            let len = piece_len.min(count - start);
-            let range = start..start + len;
-            let (points, _turn) = self.key.bring(bench, section, range.clone()).await?;
-            let from = (at * pieces + piece as u64) * share;
-            let rows = bench.regions.rows.part(from, share);
-            let host_at = COUNTER_WORDS + from as usize / 8;
-            let query = Query {
-                section,
-                count: len,
-                points,
-                index: self
-                    .shape
-                    .index(section)
-                    .map(|index| index.part(start as u64 * 4, len as u64 * 4)),
-                rows,
-                host_at,
-            };
-            let assigned = self.scalars(section, start, len);
-            let made = match section {
-                Section::H => {
-                    let scalars = bench
-                        .regions
-                        .a
-                        .part(start as u64 * SCALAR_BYTES, len as u64 * SCALAR_BYTES);
-                    let begun = bench.clock.begin(device, Lane::Compute)?;
-                    let made = query.whole(bench, scalars, bench.regions.scratch)?;
-                    bench.clock.end(device, begun, sum_of(section), 0)?;
-                    made
-                }
-                _ => {
-                    // The queries of B have the same entries, one after the other: what
-                    // was sorted for the first still lies where the second looks for it.
-                    let known = match (section, self.split.take(), &mut self.sorted) {
-                        (Section::BG2, Some((of, found)), _) if of == range => {
-                            Entries::Before(found)
-                        }
-                        (_, _, Some((queries, staging))) => {
-                            let queries = Arc::clone(queries);
-                            let of = sorted_of(section);
-                            Entries::Lists(Lists { queries, of }, staging)
-                        }
-                        _ => Entries::Nothing,
-                    };
-                    let (made, found) = query.sum(bench, assigned, known).await?;
-                    if section == Section::BG1 && !self.key.is_shared() {
-                        self.split = Some((range, found));
+        let Piece { section, range } = piece.clone();
+        let (start, len) = (range.start, range.len());
+        let (points, _turn) = self.key.bring(bench, piece).await?;
+        let rows = self.rows[at(section)];
+        let from = rows.start + (start / rows.piece_len) as u64 * rows.bytes;
+        let query = Query {
+            section,
+            count: len,
+            points,
+            index: self
+                .shape
+                .index(section)
+                .map(|index| index.part(start as u64 * 4, len as u64 * 4)),
+            rows: bench.regions.rows.part(from, rows.bytes),
+            host_at: COUNTER_WORDS + from as usize / 8,
+        };
+        let assigned = self.scalars(section, start, len);
+        // What was sorted for a piece still lies where the next one looks for it.
+        let split = self.split.take();
+        let made = match section {
+            Section::H => {
+                let scalars = bench
+                    .regions
+                    .a
+                    .part(start as u64 * SCALAR_BYTES, len as u64 * SCALAR_BYTES);
+                let begun = bench.clock.begin(device, Lane::Compute)?;
+                let made = query.whole(bench, scalars, bench.regions.scratch)?;
+                bench.clock.end(device, begun, sum_of(section), 0)?;
+                made
+            }
+            _ => {
+                // The queries of B have the same entries.
+                let known = match (section, split, &mut self.sorted) {
+                    (Section::BG2, Some((of, found)), _) if of == range => Entries::Before(found),
+                    (_, _, Some((queries, staging))) => {
+                        let queries = Arc::clone(queries);
+                        let of = sorted_of(section);
+                        Entries::Lists(Lists { queries, of }, staging)
                     }
-                    made
+                    _ => Entries::Nothing,
+                };
+                let (made, found) = query.sum(bench, assigned, known).await?;
+                if section == Section::BG1 && !self.key.is_shared() {
+                    self.split = Some((range, found));
                 }
-            };
-            self.key.used(bench)?;
-            sums.push(made);
-        }
-        Ok(sums)
+                made
+            }
+        };
+        self.key.used(bench)?;
+        Ok(made)
     }
 
     /// Where a piece's scalars are, or what its indices point into.

@@ -25,10 +25,12 @@ const NO_FAULT: u64 = u64::MAX;
 /// Bytes of an entry of an index list.
 const INDEX_BYTES: usize = 4;
 
-/// The buffers, each with a place of its size on the device for points that are to be
-/// decoded there.
+/// The buffers, each with a place on the device of what is used of it, for points that are
+/// to be decoded there.
 pub(super) struct Staging {
     halves: [Half; 2],
+    /// Bytes that are used of each buffer.
+    usable: u64,
     threads: NonZeroUsize,
     faults: Fixed,
     fault: HostWords,
@@ -86,8 +88,19 @@ impl Staging {
         buffers: [PinnedBacking; 2],
         threads: NonZeroUsize,
     ) -> Result<Self, BackendError> {
+        // A copy crosses no end of a registration, and both are used alike.
+        let usable = buffers
+            .each_ref()
+            .map(|buffer| buffer.copy_ranges().next().map_or(0, |range| range.len()));
+        let usable = usable[0].min(usable[1]) as u64;
+        if usable < point_bytes(Section::BG2) {
+            return Err(BackendError::Start {
+                what: "the staging of keys",
+                reason: format!("{usable} bytes of a buffer hold no point"),
+            });
+        }
         let mut half = |buffer: PinnedBacking| {
-            let encoded = holdings.fixed("encoded points", buffer.len() as u64)?;
+            let encoded = holdings.fixed("encoded points", usable)?;
             Ok::<_, BackendError>(Half {
                 buffer: Some(buffer),
                 encoded,
@@ -98,6 +111,7 @@ impl Staging {
         let halves = [half(first)?, half(second)?];
         Ok(Self {
             halves,
+            usable,
             threads,
             faults: holdings.fixed("faults of points", 8)?,
             fault: HostWords::new(device, 1)?,
@@ -211,8 +225,7 @@ impl Staging {
 
     /// Items that a buffer has room for.
     fn chunk(&self, item_bytes: usize) -> usize {
-        // Both have the same length, and so has the place of each on the device.
-        (self.halves[0].encoded.region().bytes() as usize / item_bytes).max(1)
+        self.usable as usize / item_bytes
     }
 }
 

@@ -58,14 +58,14 @@ pub struct KeyChecks {
 /// How far the points of the queries are checked when a key is opened. The points
 /// of a key opened without checks are checked as by [`PointCheck::OnCurve`] each
 /// time they are decoded; a checked key's are only checked for their encoding
-/// then, which is cheaper.
+/// then, which is cheaper. The words are those of the configuration's `params.check`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointCheck {
-    /// Not at all: the file is not read.
+    /// `counts`: not at all, the sections' lengths alone; their points are not read.
     None,
-    /// Encoding, infinity and the curve equation.
+    /// `curve`: encoding, infinity and the curve equation.
     OnCurve,
-    /// Also the prime-order subgroup, which is far slower.
+    /// `subgroup`: also the prime-order subgroup, which is far slower.
     Subgroup,
 }
 

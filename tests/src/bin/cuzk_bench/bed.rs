@@ -33,7 +33,7 @@ pub(crate) fn buffers(pool: &PinnedPool, bytes: &[usize]) -> Result<Vec<PinnedBa
 /// The key of a circuit in a folder, made there if it is not there yet.
 pub(crate) fn key_in(
     directory: &Path,
-    circuit: Mixed,
+    circuit: &dyn CircuitSpec,
     multiplier: &dyn Multiplier,
 ) -> Result<PathBuf> {
     let params = directory.join(circuit.params_file());
@@ -45,7 +45,7 @@ pub(crate) fn key_in(
         };
         let begin = Instant::now();
         let waste = ToxicWaste::from_seed(1);
-        generate_with(multiplier, &circuit, &waste, &output, &|_, _, _| {})?;
+        generate_with(multiplier, circuit, &waste, &output, &|_, _, _| {})?;
         let seconds = begin.elapsed().as_secs_f64();
         println!("{}: made in {seconds:.1} s", circuit.id());
     }

@@ -11,6 +11,7 @@ mod draw;
 mod kernels;
 #[cfg(feature = "cuda")]
 mod key_load;
+mod live;
 mod one_proof;
 mod params;
 #[cfg(feature = "cuda")]
@@ -41,12 +42,16 @@ enum Command {
     CpuProve(cpu_prove::Options),
     /// Spans that a measurement wrote, as a picture.
     Draw(draw::Options),
+    /// A whole engine with many jobs: what limits it, and what its device waits for.
+    Live(live::Options),
     /// One proof of any kind and size, judged by the stock verifier.
     OneProof(one_proof::Options),
     /// Key generation beside bellperson's.
     Params(params::Options),
     /// What a device does with its time that never waits for synthesis.
     Replay(replay::Options),
+    /// Several devices at the same time, beside each alone.
+    Scaling(replay::scaling::Options),
     /// Synthesis of parts, beside bellperson's, or the check of all rows of one part.
     Synth(synth::Options),
     /// The prover's stage on a GPU.
@@ -82,9 +87,11 @@ fn main() -> Result<()> {
         Command::Compare(options) => compare::run(&options),
         Command::CpuProve(options) => cpu_prove::run(&options),
         Command::Draw(options) => draw::run(&options),
+        Command::Live(options) => live::run(&options),
         Command::OneProof(options) => one_proof::run(&options),
         Command::Params(options) => params::run(&options),
         Command::Replay(options) => replay::run(&options),
+        Command::Scaling(options) => replay::scaling::run(&options),
         Command::Synth(options) => synth::run(&options),
         #[cfg(feature = "cuda")]
         Command::DeviceProve(options) => device_prove::run(&options),

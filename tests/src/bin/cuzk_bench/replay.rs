@@ -6,6 +6,7 @@ mod feed;
 mod figures;
 mod place;
 mod prepared;
+pub(crate) mod scaling;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -73,7 +74,7 @@ pub(crate) struct Options {
 
 /// What proves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum On {
+pub(crate) enum On {
     /// The processor.
     #[cfg_attr(not(feature = "cuda"), default)]
     Cpu,
@@ -85,7 +86,7 @@ enum On {
 
 /// Where a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Tier {
+pub(crate) enum Tier {
     /// On the device; of the processor, in its file.
     Resident,
     /// In page-locked memory, from which each part's pass brings it.
@@ -375,18 +376,27 @@ fn write_spans(
             ))
         }
     };
-    let begin = made.iter().map(|made| made.submitted).min();
+    write(&options.out.join(name), &[(place.owner(), made)])
+}
+
+/// Writes the spans of what each owner made, from the first submission on.
+fn write(path: &std::path::Path, made: &[(String, &[Made])]) -> Result<()> {
+    let all = made.iter().flat_map(|(_, made)| *made);
+    let begin = all.map(|made| made.submitted).min();
     let begin = begin.context("nothing was proved")?;
-    let owner = place.owner();
     let spans: Vec<Value> = made
         .iter()
+        .flat_map(|(owner, made)| made.iter().map(move |made| (owner, made)))
         .enumerate()
-        .flat_map(|(part, made)| made.phases.iter().map(move |phase| (part, phase)))
-        .map(|(part, phase)| span(&owner, begin, part, phase))
+        .flat_map(|(part, (owner, made))| {
+            let phases = made.phases.iter();
+            phases.map(move |phase| span(owner, begin, part, phase))
+        })
         .collect();
-    std::fs::create_dir_all(&options.out)?;
-    let path = options.out.join(name);
-    std::fs::write(&path, serde_json::to_string(&spans)? + "\n")
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(path, serde_json::to_string(&spans)? + "\n")
         .with_context(|| path.display().to_string())
 }
 

@@ -131,11 +131,11 @@ impl Model {
                 priority,
                 parts,
                 circuit,
-                is_shared,
+                width,
             } => {
                 self.circuits
                     .entry(circuit)
-                    .or_insert((is_shared, DeviceSet::ALL));
+                    .or_insert((width > 1, DeviceSet::ALL));
                 let part = || ModelPart {
                     place: Place::Waits,
                     since: now,
@@ -161,14 +161,14 @@ impl Model {
             Event::Reserved(part) => self.put(part, After(Reserve)),
             Event::Synthesised {
                 part,
-                is_shared,
+                width,
                 devices,
             } => {
                 self.put(part, After(Synthesise));
                 if let Some(job) = self.jobs.get(&part.job)
                     && let Some(known) = self.circuits.get_mut(&job.circuit)
                 {
-                    *known = (is_shared.unwrap_or(known.0), devices);
+                    *known = (width.map_or(known.0, |width| width > 1), devices);
                 }
             }
             Event::Proved(part) => {

@@ -327,7 +327,7 @@ impl World {
                     priority,
                     parts,
                     circuit: Circuit(kind),
-                    is_shared: self.spec.kinds[kind].is_shared,
+                    width: width(self.spec.kinds[kind].is_shared),
                 });
                 // Also of jobs that are over, which must change nothing.
                 let any = JobId(1 + u64::from(self.below(index as u32 + 1)));
@@ -358,5 +358,13 @@ impl World {
         of_device.sort_by(|left, right| left.begun.total_cmp(&right.begun));
         let pairs = of_device[from.min(of_device.len())..].windows(2);
         pairs.map(|pair| pair[1].begun - pair[0].ended).sum()
+    }
+}
+
+/// Threads that a synthesis can use: all there are, or one.
+fn width(is_shared: bool) -> usize {
+    match is_shared {
+        true => usize::MAX,
+        false => 1,
     }
 }

@@ -11,6 +11,8 @@ use serde::Serialize;
 pub(super) struct Devices {
     device_policy: String,
     is_device_required: bool,
+    #[serde(skip)]
+    is_device_wanted: bool,
     /// The devices that the configuration names.
     device_index: String,
     /// Why some of them cannot be used.
@@ -37,6 +39,7 @@ impl Devices {
     pub(super) fn new(config: &Config, found: Result<Vec<DeviceReport>, String>) -> Self {
         let policy = config.device_policy;
         let device_problem = found.as_ref().err().cloned();
+        let is_shown = device_problem.is_none();
         let shown = found.unwrap_or_default();
         let choice = config.devices.find(&shown);
         let chosen = choice.iter().flatten().map(|device| device.ordinal);
@@ -50,10 +53,14 @@ impl Devices {
         Self {
             device_policy: policy.to_string(),
             is_device_required: policy == DevicePolicy::RequireGpu,
+            is_device_wanted: policy != DevicePolicy::Cpu,
             device_index: config.devices.to_string(),
             choice_problems: match policy {
-                DevicePolicy::Cpu => Vec::new(),
-                DevicePolicy::PreferGpu | DevicePolicy::RequireGpu => problems.cloned().collect(),
+                DevicePolicy::PreferGpu | DevicePolicy::RequireGpu if is_shown => {
+                    problems.cloned().collect()
+                }
+                // They were not looked for, or nobody could say which there are.
+                _ => Vec::new(),
             },
             devices: shown
                 .iter()
@@ -63,11 +70,31 @@ impl Devices {
         }
     }
 
-    /// What follows where none of the devices that are named can be used.
+    /// Why nothing can be proved, where a device is required and none can be used.
+    pub(super) fn refusal(&self) -> Option<String> {
+        if !self.is_device_required || self.is_any_chosen() {
+            return None;
+        }
+        let why = match &self.device_problem {
+            Some(problem) => problem.clone(),
+            None => self.choice_problems.join("; "),
+        };
+        Some(format!(
+            "device.policy is \"require-gpu\": {why}: {}",
+            self.without()
+        ))
+    }
+
+    fn is_any_chosen(&self) -> bool {
+        self.devices.iter().any(|device| device.is_chosen)
+    }
+
+    /// What follows where no device is used.
     fn without(&self) -> &'static str {
-        match self.is_device_required {
-            true => "nothing can be proved by this policy",
-            false => "proofs are made on the processor",
+        match (self.is_device_required, self.is_device_wanted) {
+            (true, _) => "nothing can be proved by this policy",
+            (false, true) => "proofs are made on the processor",
+            (false, false) => "proofs are made on the processor, as the policy says",
         }
     }
 }
@@ -98,15 +125,15 @@ impl DeviceLine {
 impl fmt::Display for Devices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "device.policy: {}", self.device_policy)?;
-        if let Some(problem) = &self.device_problem {
-            return writeln!(f, "devices: none, {problem}: {}", self.without());
-        }
         writeln!(f, "device.index: {}", self.device_index)?;
         for problem in &self.choice_problems {
             writeln!(f, "  {problem}")?;
         }
-        if !self.devices.iter().any(|device| device.is_chosen) {
-            writeln!(f, "  so no device is used: {}", self.without())?;
+        if !self.is_any_chosen() {
+            writeln!(f, "  no device is used: {}", self.without())?;
+        }
+        if let Some(problem) = &self.device_problem {
+            return writeln!(f, "devices: none, {problem}");
         }
         if self.devices.is_empty() {
             return writeln!(f, "devices: the driver shows none");
@@ -133,12 +160,36 @@ mod tests {
 
     use super::*;
 
-    fn told(policy: &str, index: &str, found: Result<Vec<DeviceReport>, String>) -> String {
+    fn checked(policy: &str, index: &str, found: Result<Vec<DeviceReport>, String>) -> Devices {
         let set = |key: &str, value: &str| ("--set", key.to_owned(), Value::from_argument(value));
         let overrides = [set("device.policy", policy), set("device.index", index)];
         let loaded = load(Config::new("keys".into()), None, &overrides).expect("good values");
-        let devices = Devices::new(&loaded.config, found);
+        Devices::new(&loaded.config, found)
+    }
+
+    fn told(policy: &str, index: &str, found: Result<Vec<DeviceReport>, String>) -> String {
+        let devices = checked(policy, index, found);
         format!("--- {policy}, {index}\n{devices}")
+    }
+
+    #[test]
+    fn a_required_device_that_is_none_is_a_refusal() {
+        let none = || Err("no driver".to_owned());
+        assert_eq!(
+            checked("require-gpu", "0", none()).refusal().as_deref(),
+            Some(
+                "device.policy is \"require-gpu\": no driver: nothing can be proved by this policy"
+            )
+        );
+        let shown = checked("require-gpu", "0", Ok(Vec::new())).refusal();
+        let shown = shown.expect("no device is there");
+        assert!(
+            shown.contains("device 0: the driver shows no device"),
+            "{shown}"
+        );
+        for policy in ["cpu", "prefer-gpu"] {
+            assert_eq!(checked(policy, "0", none()).refusal(), None, "{policy}");
+        }
     }
 
     #[test]
@@ -164,6 +215,7 @@ mod tests {
             told("cpu", "0", devices()),
             told("prefer-gpu", "0", Ok(Vec::new())),
             told("require-gpu", "0", Err("no driver".to_owned())),
+            told("cpu", "0", Err("no driver".to_owned())),
         ];
         insta::assert_snapshot!(told.join("\n"));
     }

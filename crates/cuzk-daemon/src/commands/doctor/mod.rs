@@ -14,7 +14,7 @@ use self::keys::{CircuitKey, Look, Memory};
 use crate::args::{Args, DoctorArgs, KeyArgs};
 use crate::configuration;
 use crate::cpu;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::machine;
 use crate::output;
 
@@ -65,7 +65,11 @@ pub(super) fn run(args: &Args, doctor: &DoctorArgs) -> Result<(), Failure> {
             .map(|circuit| look.at(&circuit))
             .collect(),
     };
-    output::result(args.json, &checkup)
+    output::result(args.json, &checkup)?;
+    match checkup.devices.refusal() {
+        Some(why) => Err(Failure::new(Exit::Failure, why)),
+        None => Ok(()),
+    }
 }
 
 impl fmt::Display for Checkup {

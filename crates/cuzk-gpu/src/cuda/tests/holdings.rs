@@ -82,9 +82,8 @@ impl Case {
         }
     }
 
-    /// Takes what a proof wants and says that it was brought.
-    fn take(&self, holdings: &mut Holdings) -> Result<Option<Held>, BackendError> {
-        let held = holdings.take(&Wanted {
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted {
             source: &self.source,
             shape: &self.shape,
             cutting: &CUTTING,
@@ -92,7 +91,12 @@ impl Case {
             is_key_resident: true,
             piece_log_max: 24,
             slots: 2,
-        })?;
+        }
+    }
+
+    /// Takes what a proof wants and says that it was brought.
+    fn take(&self, holdings: &mut Holdings) -> Result<Option<Held>, BackendError> {
+        let held = holdings.take(&self.wanted())?;
         if let Some(held) = &held {
             held.lists.pretend_loaded();
             if let Points::Resident(key) = &held.points {
@@ -161,8 +165,8 @@ fn what_does_not_fit_beside_a_proof_waits_and_nothing_idle_goes_for_it() {
     drop(whole(second.take(&mut holdings)));
 }
 
-/// Pieces have two places, however many proofs use them; and they are as large as leaves
-/// room for every slot.
+/// Pieces have the places that the plan says, however many proofs use them; and they are as
+/// large as leaves room for every slot.
 #[test]
 fn proofs_share_the_places_of_pieces() {
     let case = Case::of(&shape(18));
@@ -175,6 +179,10 @@ fn proofs_share_the_places_of_pieces() {
         };
         let first = take(&mut holdings);
         let free = holdings.free_bytes();
+        let wanted = case.wanted();
+        let planned = wanted.needs().ways_within(room).next();
+        let (_, _, asked) = planned.expect("what was taken");
+        assert_eq!(asked, room / 256 * 256 - free);
         let second = take(&mut holdings);
         let slot = free - holdings.free_bytes();
         let (Points::Pieces { places, .. }, Points::Pieces { places: others, .. }) =

@@ -7,6 +7,7 @@ mod holdings;
 mod keys;
 mod multiples;
 mod passes;
+mod pieces;
 mod proofs;
 mod reading;
 mod sizes;

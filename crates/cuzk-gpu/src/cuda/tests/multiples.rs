@@ -8,6 +8,7 @@ use rand_core::SeedableRng;
 
 use super::backend;
 use crate::cpu::tests::scalar;
+use crate::error::BackendError;
 use crate::fixed_base::{Multiplier, OnCpu};
 
 /// Lengths around what shares an inversion, a block of threads, and a block of
@@ -34,6 +35,12 @@ fn gpu_multiples_are_the_cpus() {
             "{len} in G2"
         );
     }
+    // Their requests would be each other's.
+    let refused = gpu.tables((-g1, 1), (g2, 1)).err().expect("one at a time");
+    assert!(matches!(refused, BackendError::Start { .. }), "{refused}");
     let zeros = vec![Scalar::ZERO; 300];
     assert!(ours.g1(&zeros).expect("points") == vec![G1Affine::identity(); 300]);
+    drop(ours);
+    let other = gpu.tables((-g1, 1), (g2, 1)).expect("the place is free");
+    assert_eq!(other.g1(&[Scalar::ONE]).expect("a point"), [-g1]);
 }

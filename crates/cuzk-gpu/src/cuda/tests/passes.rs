@@ -138,19 +138,19 @@ fn gpu_proofs_share_the_pass_of_their_key() {
 }
 
 /// Several pieces of a query, from the file and from page-locked memory, for proofs that
-/// go together and for one alone.
+/// go together and for one after the other, whose pieces go round the places.
 #[test]
 fn gpu_a_pass_of_many_pieces_gives_the_cpus_bytes() {
     let set = Set::new(12);
     let expected: Vec<_> = (0..PROOFS).map(|at| set.expected(at)).collect();
-    for has_memory in [false, true] {
+    for (has_memory, batch) in [(false, 1), (false, PROOFS), (true, 1), (true, PROOFS)] {
         let host_keys = has_memory.then(|| KeyMemory {
             bytes_max: 1 << 30,
             take: Arc::new(|lens: &[usize]| page_locked(lens)),
         });
         let change = |options: &mut crate::DeviceOptions| {
             options.is_key_resident = false;
-            options.key_batch = PROOFS;
+            options.key_batch = batch;
             options.slots = PROOFS;
             options.key_piece_log_max = 9;
         };

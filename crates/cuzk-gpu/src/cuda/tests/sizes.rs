@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use crate::accelerator::DeviceOptions;
 use crate::cpu::h::CSource;
 use crate::cuda::backend::check_options;
-use crate::cuda::plan::{Counts, Cutting, Needs, QUERIES, Workspace, align, rows_bytes};
+use crate::cuda::plan::{Counts, Cutting, Needs, QUERIES, Way, Workspace, align, rows_bytes};
 use crate::cuda::resident::ResidentShape;
 use crate::key::Section;
 use crate::shape::CircuitSizes;
@@ -95,7 +95,7 @@ fn a_part_of_32_gib_takes_what_the_plan_says() {
         a: 129_753_292 + 328,
         b: 33_112_281 + 328,
     };
-    let workspace = Workspace::of(&sizes, &counts, &CUTTING, CSource::Product);
+    let workspace = Workspace::of(&sizes, &counts, &CUTTING, CSource::Product, Way::Whole);
     assert_eq!(
         (workspace.a, workspace.b, workspace.c),
         (1 << 32, 1 << 32, 0)
@@ -119,7 +119,7 @@ fn a_part_of_32_gib_takes_what_the_plan_says() {
     }
     .least_bytes();
     assert!(least < 18_500_000_000, "{least}");
-    let given = Workspace::of(&sizes, &counts, &CUTTING, CSource::Synthesised);
+    let given = Workspace::of(&sizes, &counts, &CUTTING, CSource::Synthesised, Way::Whole);
     assert_eq!(given.slot() - workspace.slot(), 1 << 32);
 }
 

@@ -37,6 +37,30 @@ mod gpu_conformance_with_c_from_synthesis {
     });
 }
 
+mod gpu_conformance_with_work_on_the_host {
+    use super::*;
+    suite!(|queue_len_max| {
+        let backend = crate::cuda::tests::backend(|options| {
+            options.queue_len_max = queue_len_max;
+            options.is_split_on_host = true;
+            options.is_b_g2_on_host = true;
+        })?;
+        Some(Arc::new(backend) as Arc<dyn Backend>)
+    });
+}
+
+mod gpu_conformance_with_streamed_keys {
+    use super::*;
+    suite!(|queue_len_max| {
+        let backend = crate::cuda::tests::backend(|options| {
+            options.queue_len_max = queue_len_max;
+            options.is_key_resident = false;
+            options.key_batch = 2;
+        })?;
+        Some(Arc::new(backend) as Arc<dyn Backend>)
+    });
+}
+
 mod gpu_dual_conformance {
     use super::*;
     suite!(|queue_len_max| {

@@ -85,7 +85,7 @@ impl Bed {
             None => Some(tempfile::tempdir()?),
         };
         let directory = keys.or(temporary.as_ref().map(TempDir::path));
-        let params = key_in(directory.expect("one of the two"), circuit, &self.gpu)?;
+        let params = key_in(directory.expect("one of the two"), &circuit, &self.gpu)?;
         let key = open_key(&params)?;
         let layout = self.gpu.layout(&sizes(circuit));
         let begin = Instant::now();

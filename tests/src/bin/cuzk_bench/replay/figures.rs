@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use cuzk_gpu::{Phase, PhaseLane, union};
-use cuzk_tests::stats::median;
+use cuzk_tests::stats::{median, p95};
 
 use super::feed::Made;
 
@@ -142,13 +142,10 @@ fn intervals(mut moments: Vec<Instant>, apart: usize) -> Vec<f64> {
 
 /// The smallest that 95 % are not above, over the median.
 fn p95_over_median(samples: &[f64]) -> f64 {
-    let mut sorted = samples.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let rank = (sorted.len() * 95).div_ceil(100).max(1);
     let median = median(samples);
     match median {
         0.0 => 1.0,
-        _ => sorted[rank - 1] / median,
+        _ => p95(samples) / median,
     }
 }
 

@@ -103,7 +103,7 @@ impl Host {
         let directory = directory.expect("one of the two");
         // One slot: nothing is proved here.
         let place = self.start(Tier::Resident, [1; 2], 0, None)?;
-        let params = bed::key_in(directory, circuit, place.multiplier())?;
+        let params = bed::key_in(directory, &circuit, place.multiplier())?;
         let key = bed::open_key(&params)?;
         let begin = Instant::now();
         let backend = place.backend();

@@ -134,6 +134,14 @@ impl Prepared {
         Ok(())
     }
 
+    /// The bytes that each gave alone.
+    pub(super) fn expected(&self) -> Vec<Option<&[u8]>> {
+        let assignments = self.assignments.iter();
+        assignments
+            .map(|assignment| assignment.expected.as_deref())
+            .collect()
+    }
+
     /// A request with assignment `at`; the columns are gone until they are given back.
     pub(super) fn request(&mut self, at: usize) -> Result<ProveRequest> {
         let assignment = &mut self.assignments[at];

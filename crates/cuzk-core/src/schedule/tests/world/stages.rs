@@ -4,7 +4,7 @@ use std::task::{Context, Poll, Waker};
 
 use cuzk_budget::{Consumer, Reservation, Wait};
 
-use super::{HANG, Item, Proof, Run, Synthesis, World};
+use super::{HANG, Item, Proof, Run, Synthesis, World, width};
 use crate::schedule::{Action, DeviceIndex, Event, JobId, PartId, Priority};
 use crate::stage::budget_priority;
 
@@ -129,7 +129,7 @@ impl World {
             (false, _) => Event::Synthesised {
                 part,
                 // Some are made in another way.
-                is_shared: (!self.fails()).then_some(kind.is_shared),
+                width: (!self.fails()).then_some(width(kind.is_shared)),
                 devices: kind.devices,
             },
         };
