@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod ablate;
+mod bisect;
 mod ci;
 mod cuda;
 mod record;
@@ -29,6 +30,8 @@ struct Arguments {
 enum Command {
     /// Measure what each switch is worth.
     Ablate(ablate::Arguments),
+    /// Measure two commits beside each other.
+    BisectPerf(bisect::Arguments),
     /// Run the whole gate, or some of its steps.
     Ci(ci::Arguments),
     /// Install the CUDA toolkit, and build with it.
@@ -55,6 +58,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let workspace = Workspace::find()?;
     match &arguments.command {
         Command::Ablate(arguments) => ablate::run(&workspace, arguments),
+        Command::BisectPerf(arguments) => bisect::run(&workspace, arguments),
         Command::Ci(arguments) => ci::run(&workspace, arguments),
         Command::Cuda(arguments) => cuda::run(&workspace, arguments),
         Command::Record(arguments) => record::run(&workspace, arguments),

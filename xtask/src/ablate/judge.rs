@@ -116,7 +116,7 @@ fn compared(row: &Row, set: &Set, on: &str, off: &str) -> anyhow::Result<Spread>
 /// What the ratio says, where the same setting beside itself has the ratio `control`. Where
 /// that one's interval does not hold 1, the machine tells things apart that are the same,
 /// and a difference counts from there on.
-pub(super) fn verdict(ratio: Spread, control: Spread) -> &'static str {
+pub(crate) fn verdict(ratio: Spread, control: Spread) -> &'static str {
     let is_blind = control.low > 1.0 || control.high < 1.0;
     let blind = if is_blind {
         control.high.max(1.0 / control.low)

@@ -17,7 +17,8 @@ use anyhow::{Context, bail, ensure};
 
 pub(crate) use definition::{FILE, means};
 use definition::{On, Row, read};
-use samples::Set;
+pub(crate) use judge::verdict;
+pub(crate) use samples::Set;
 
 use crate::record::{self, FOLDER, Record};
 use crate::workspace::Workspace;

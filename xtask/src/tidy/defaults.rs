@@ -265,9 +265,10 @@ mod tests {
         let lines: Vec<&str> = tuning.lines().collect();
         let mut checked = 0;
         for pair in lines.windows(2) {
-            if let (true, Some((key, value))) =
-                (pair[0].ends_with("(default)"), pair[1].split_once(" = "))
-            {
+            if let (true, Some((key, value))) = (
+                pair[0].ends_with("[from: default]"),
+                pair[1].split_once(" = "),
+            ) {
                 let value = value.trim_matches('"');
                 assert_eq!(defaults[&format!("tuning.{key}")], value, "{key}");
                 checked += 1;

@@ -65,7 +65,7 @@ pub(crate) struct Options {
     /// Begins no round that would end later than this after the start.
     #[arg(long, value_name = "SECONDS")]
     limit_s: Option<f64>,
-    /// Measures a round for each line on standard input, and ends with it.
+    /// Says `ready`, measures a round for each line on standard input, and ends with it.
     #[arg(long)]
     by_line: bool,
     /// Slows one setting by a share of its own time, to test the method.
@@ -219,6 +219,9 @@ fn drive(options: &Options, run: Runner<'_>) -> Result<()> {
         for setting in order(count, round) {
             one(options, run, setting)?;
         }
+    }
+    if options.by_line {
+        println!("ready");
     }
     let mut longest = Duration::ZERO;
     while samples.rounds() < options.pairs {

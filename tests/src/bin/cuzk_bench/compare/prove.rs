@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use bellperson::groth16::Proof;
 use cuzk_budget::LimitRule;
-use cuzk_core::config::DevicePolicy;
+use cuzk_core::config::{DevicePolicy, PointCheck};
 use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate};
 use cuzk_core::timeline::{Lane, Timeline};
 use cuzk_core::{Blinding, Config, Engine, JobOptions, ProofReply, Workload};
@@ -71,6 +71,8 @@ pub(super) fn with(options: &Options, drive: impl FnOnce(Runner<'_>) -> Result<(
 fn config(options: &Options, keys: &Path) -> Config {
     let mut config = Config::new(keys.to_owned());
     config.allow_test_params = true;
+    // Made here, and its proofs are verified.
+    config.params_check = PointCheck::Counts;
     match options.on {
         On::Cpu => config.device_policy = DevicePolicy::Cpu,
         On::Gpu => {

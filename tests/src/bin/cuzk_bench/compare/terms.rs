@@ -67,8 +67,11 @@ where
     }
 }
 
+/// Replays what was recorded, and gives what each combination comes to.
+type Replay = fn(&Recorded, &mut Vec<Scalar>);
+
 /// The ways, by the value of `bench.terms`.
-const WAYS: [(&str, fn(&Recorded, &mut Vec<Scalar>)); 6] = [
+const WAYS: [(&str, Replay); 6] = [
     ("vec", replay::<Vec<Term>, false>),
     ("recycled", replay::<Vec<Term>, true>),
     ("smallvec-1", replay::<SmallVec<[Term; 1]>, false>),
@@ -155,25 +158,36 @@ struct Recorded {
     expected: Vec<Scalar>,
 }
 
-/// Builds and evaluates every combination. Without `RECYCLED` each one's terms have a place
-/// of their own, which goes with it.
-fn replay<T: Terms, const RECYCLED: bool>(recorded: &Recorded, results: &mut Vec<Scalar>) {
-    let one = Scalar::from(1);
-    let mut terms = recorded.terms.iter();
-    let mut kept = [T::default(), T::default()];
-    for lens in &recorded.combinations {
-        let mut fresh = [T::default(), T::default()];
-        let built = if RECYCLED { &mut kept } else { &mut fresh };
-        for (built, len) in built.iter_mut().zip(lens) {
-            built.clear();
-            for [variable, coefficient] in terms.by_ref().take(*len as usize) {
-                let coefficient = recorded.coefficients[*coefficient as usize];
-                built.push((*variable as usize, coefficient));
-            }
-        }
+/// A combination of inputs and other variables, built as bellpepper's: taken by value with
+/// each term more and given back, so that what lies in it moves with it.
+#[derive(Default)]
+struct Combination<T> {
+    inputs: T,
+    aux: T,
+}
+
+impl<T: Terms> Combination<T> {
+    fn with_input(mut self, term: Term) -> Self {
+        self.inputs.push(term);
+        self
+    }
+
+    fn with_aux(mut self, term: Term) -> Self {
+        self.aux.push(term);
+        self
+    }
+
+    fn cleared(mut self) -> Self {
+        self.inputs.clear();
+        self.aux.clear();
+        self
+    }
+
+    fn evaluate(&self, inputs: &[Scalar], aux: &[Scalar]) -> Scalar {
+        let one = Scalar::from(1);
         let mut sum = Scalar::from(0);
-        for (built, values) in built.iter().zip([&recorded.inputs, &recorded.aux]) {
-            for (variable, coefficient) in built.terms() {
+        for (terms, values) in [(&self.inputs, inputs), (&self.aux, aux)] {
+            for (variable, coefficient) in terms.terms() {
                 let value = &values[*variable];
                 if *coefficient == one {
                     sum += value;
@@ -182,7 +196,34 @@ fn replay<T: Terms, const RECYCLED: bool>(recorded: &Recorded, results: &mut Vec
                 }
             }
         }
-        results.push(sum);
+        sum
+    }
+}
+
+/// Builds and evaluates every combination. Without `RECYCLED` each one's terms have a place
+/// of their own, which goes with it.
+fn replay<T: Terms, const RECYCLED: bool>(recorded: &Recorded, results: &mut Vec<Scalar>) {
+    let mut terms = recorded.terms.iter().map(|[variable, coefficient]| {
+        let coefficient = recorded.coefficients[*coefficient as usize];
+        (*variable as usize, coefficient)
+    });
+    let mut kept = Combination::<T>::default();
+    for [inputs, aux] in &recorded.combinations {
+        let mut built = if RECYCLED {
+            std::mem::take(&mut kept).cleared()
+        } else {
+            Combination::default()
+        };
+        for term in terms.by_ref().take(*inputs as usize) {
+            built = built.with_input(term);
+        }
+        for term in terms.by_ref().take(*aux as usize) {
+            built = built.with_aux(term);
+        }
+        results.push(built.evaluate(&recorded.inputs, &recorded.aux));
+        if RECYCLED {
+            kept = built;
+        }
     }
 }
 
