@@ -15,8 +15,9 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 
+pub(crate) use definition::On;
 pub(crate) use definition::{FILE, means};
-use definition::{On, Row, read};
+use definition::{Row, read};
 pub(crate) use judge::verdict;
 pub(crate) use samples::Set;
 
@@ -88,7 +89,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Resul
     std::fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
     let program = match &arguments.program {
         Some(program) => program.clone(),
-        None => build(workspace, arguments.on)?,
+        None => bench(workspace, arguments.on)?,
     };
     if let Some(sets) = arguments.check {
         return check::run(&program, &kept, sets);
@@ -146,7 +147,8 @@ fn chosen<'a>(rows: &'a [Row], arguments: &Arguments) -> anyhow::Result<Vec<&'a 
     Ok(chosen)
 }
 
-fn build(workspace: &Workspace, on: On) -> anyhow::Result<PathBuf> {
+/// Builds `cuzk-bench`, with the feature `cuda` for a device.
+pub(crate) fn bench(workspace: &Workspace, on: On) -> anyhow::Result<PathBuf> {
     let package = ["-p", "cuzk-tests", "--bin", "cuzk-bench"];
     let status = match on {
         On::Cpu => workspace.cargo().arg("build").args(package).status(),
