@@ -60,6 +60,9 @@ pub(crate) struct Arguments {
     /// samples].
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
+    /// What is to be known of the measurement, such as what else the machine did.
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
     /// A built `cuzk-bench` [default: it is built].
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
@@ -297,7 +300,7 @@ impl Drive<'_> {
             command,
             machine: set.head.machine.clone(),
             tuning: judge::tuning(set),
-            note: None,
+            note: self.arguments.note.clone(),
             cases: Vec::new(),
         }
     }
