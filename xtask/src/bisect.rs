@@ -70,7 +70,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Resul
     for round in 0..arguments.pairs {
         let order = order(round);
         for at in order {
-            runners[at].round()?;
+            runners[at].round(round)?;
         }
         orders.push(order);
     }
@@ -223,24 +223,29 @@ impl Runner {
         Ok(runner)
     }
 
-    fn round(&mut self) -> anyhow::Result<()> {
+    fn round(&mut self, round: usize) -> anyhow::Result<()> {
         let input = self.input.as_mut().context("it has not ended")?;
         input.write_all(b"\n").with_context(|| self.name)?;
-        self.told("a round").map(drop)
+        self.told(&round.to_string())
     }
 
-    fn told(&mut self, what: &str) -> anyhow::Result<String> {
+    /// Waits for a line; what is printed before it is of no interest.
+    fn told(&mut self, wanted: &str) -> anyhow::Result<()> {
         let mut line = String::new();
-        if self.output.read_line(&mut line)? == 0 {
+        while line.trim() != wanted {
+            line.clear();
+            if self.output.read_line(&mut line)? > 0 {
+                continue;
+            }
             let failed = std::fs::read_to_string(&self.samples).ok();
             let failed = failed.and_then(|text| Set::parse(&text).ok()?.failed);
             bail!(
-                "{} ended before {what}: {}",
+                "{} ended before it told {wanted}: {}",
                 self.name,
                 failed.unwrap_or_else(|| "run it alone to see why".to_owned())
             );
         }
-        Ok(line)
+        Ok(())
     }
 
     fn end(mut self) -> anyhow::Result<Set> {

@@ -8,6 +8,7 @@ mod ablate;
 mod bisect;
 mod ci;
 mod cuda;
+mod peers;
 mod record;
 mod tidy;
 mod workspace;
@@ -36,6 +37,8 @@ enum Command {
     Ci(ci::Arguments),
     /// Install the CUDA toolkit, and build with it.
     Cuda(cuda::Arguments),
+    /// Measure ours beside other software.
+    Peers(peers::Arguments),
     /// Print the records of what was measured.
     Record(record::Arguments),
     /// Check the rules of the house that no compiler checks.
@@ -61,6 +64,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         Command::BisectPerf(arguments) => bisect::run(&workspace, arguments),
         Command::Ci(arguments) => ci::run(&workspace, arguments),
         Command::Cuda(arguments) => cuda::run(&workspace, arguments),
+        Command::Peers(arguments) => peers::run(&workspace, arguments),
         Command::Record(arguments) => record::run(&workspace, arguments),
         Command::Tidy => tidy::run(&workspace),
     }

@@ -15,8 +15,9 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 
+pub(crate) use definition::On;
 pub(crate) use definition::{FILE, means};
-use definition::{On, Row, read};
+use definition::{Row, read};
 pub(crate) use judge::verdict;
 pub(crate) use samples::Set;
 
@@ -59,6 +60,9 @@ pub(crate) struct Arguments {
     /// samples].
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
+    /// What is to be known of the measurement, such as what else the machine did.
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
     /// A built `cuzk-bench` [default: it is built].
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
@@ -88,7 +92,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Resul
     std::fs::create_dir_all(&kept).with_context(|| kept.display().to_string())?;
     let program = match &arguments.program {
         Some(program) => program.clone(),
-        None => build(workspace, arguments.on)?,
+        None => bench(workspace, arguments.on)?,
     };
     if let Some(sets) = arguments.check {
         return check::run(&program, &kept, sets);
@@ -146,7 +150,8 @@ fn chosen<'a>(rows: &'a [Row], arguments: &Arguments) -> anyhow::Result<Vec<&'a 
     Ok(chosen)
 }
 
-fn build(workspace: &Workspace, on: On) -> anyhow::Result<PathBuf> {
+/// Builds `cuzk-bench`, with the feature `cuda` for a device.
+pub(crate) fn bench(workspace: &Workspace, on: On) -> anyhow::Result<PathBuf> {
     let package = ["-p", "cuzk-tests", "--bin", "cuzk-bench"];
     let status = match on {
         On::Cpu => workspace.cargo().arg("build").args(package).status(),
@@ -295,7 +300,7 @@ impl Drive<'_> {
             command,
             machine: set.head.machine.clone(),
             tuning: judge::tuning(set),
-            note: None,
+            note: self.arguments.note.clone(),
             cases: Vec::new(),
         }
     }

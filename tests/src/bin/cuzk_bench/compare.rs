@@ -146,6 +146,13 @@ const PROCESSOR: &str = "processor_ms";
 pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(options.pairs > 0, "no rounds");
     settings::check(&options.settings)?;
+    // Before anything is prepared: other samples are refused, and a whole set has its end.
+    let samples = Samples::open(&options.samples, &options.head()?)?;
+    if samples.rounds() >= options.pairs {
+        tell(options, &samples);
+        return Ok(());
+    }
+    drop(samples);
     match options.workload {
         Work::Prove => prove::with(options, |run| drive(options, run)),
         Work::Synth => synth::with(options, |run| drive(options, run)),
@@ -255,9 +262,14 @@ fn drive(options: &Options, run: Runner<'_>) -> Result<()> {
             println!("{pair}");
         }
     }
+    tell(options, &samples);
+    Ok(())
+}
+
+/// How much of the set is there.
+fn tell(options: &Options, samples: &Samples) {
     let told = serde_json::json!({ "rounds": samples.rounds(), "of": options.pairs });
     println!("{told}");
-    Ok(())
 }
 
 fn one(options: &Options, run: Runner<'_>, at: usize) -> Result<Run> {

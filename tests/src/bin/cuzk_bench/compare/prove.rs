@@ -8,7 +8,6 @@ use anyhow::{Context, Result, ensure};
 use bellperson::groth16::Proof;
 use cuzk_budget::LimitRule;
 use cuzk_core::config::{DevicePolicy, PointCheck};
-use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate};
 use cuzk_core::timeline::{Lane, Timeline};
 use cuzk_core::{Blinding, Config, Engine, JobOptions, ProofReply, Workload};
 use cuzk_filecoin::PROOF_BYTES;
@@ -19,7 +18,6 @@ use crate::bed::{key_in, open_key};
 
 /// The same for every setting, so that all give the same bytes.
 const BLINDING: Blinding = Blinding::Seeded(5);
-const KEY_SEED: u64 = 3;
 
 /// Of a device's memory, what all engines take together, in percent.
 const DEVICE_PERCENT: u64 = 90;
@@ -84,29 +82,17 @@ fn config(options: &Options, keys: &Path) -> Config {
     config
 }
 
+/// The circuit's key, made on the device where proofs are.
 fn make_key(options: &Options, workload: &dyn Workload, keys: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(keys).with_context(|| keys.display().to_string())?;
-    if let Some(circuit) = job::mixed(&options.circuit)? {
-        #[cfg(feature = "cuda")]
-        if options.on == On::Gpu {
-            let bed = crate::bed::Bed::open(0, |_| {})?;
-            return key_in(keys, &circuit, &bed.gpu);
-        }
-        return key_in(keys, &circuit, &OnCpu);
-    }
     let circuit = workload.circuit();
-    let params = keys.join(circuit.params_file());
-    if !params.exists() {
-        eprintln!("{}: its key is made", circuit.id());
-        let output = KeyOutput {
-            directory: keys,
-            refused: &[],
-            seed: KEY_SEED,
-        };
-        let waste = ToxicWaste::from_seed(KEY_SEED);
-        generate(circuit.as_ref(), &waste, &output, &|_, _, _| {})?;
+    #[cfg(feature = "cuda")]
+    if options.on == On::Gpu {
+        let bed = crate::bed::Bed::open(0, |_| {})?;
+        return key_in(keys, circuit.as_ref(), &bed.gpu);
     }
-    Ok(params)
+    let _ = options;
+    key_in(keys, circuit.as_ref(), &OnCpu)
 }
 
 fn told(times: BTreeMap<String, f64>, reply: &ProofReply) -> Run {
