@@ -88,7 +88,7 @@
 //!     let range = segment.blocks();
 //!     filled.push(template.fill(segment, |pass| products(pass, witness, range))?);
 //! }
-//! let inputs = template.finish(cut.rest, filled);
+//! let inputs = template.finish(cut.rest, filled)?;
 //!
 //! let (whole, assigned) = assign_growing(false, |pass| products(pass, witness, 0..2))?;
 //! assert_eq!((a, b, aux, inputs), (whole.a, whole.b, whole.aux, assigned.inputs));

@@ -117,6 +117,12 @@ impl<'a> Witness<'a> {
                 return Err(SynthError::OtherSegment { part, have, want });
             }
         }
+        // So many places there are, and those of what is shared are written first.
+        assert_eq!(
+            (self.shared_aux_len, self.aux_len),
+            (self.shared_aux.len(), self.aux.len()),
+            "columns of the template's sizes"
+        );
         Ok(())
     }
 

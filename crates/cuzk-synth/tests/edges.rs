@@ -135,7 +135,8 @@ impl Squares {
             })
             .collect();
         filled.reverse();
-        assert_eq!(template.finish(cut.rest, filled), assigned.inputs);
+        let inputs = template.finish(cut.rest, filled).expect("all of the cut");
+        assert_eq!(inputs, assigned.inputs);
         assert!(apart == whole, "{self:?}");
     }
 }

@@ -234,7 +234,8 @@ impl Random {
                     .expect("it is of the template")
             };
             let filled = cut.segments.into_iter().enumerate().map(fill).collect();
-            assert_eq!(template.finish(cut.rest, filled), assigned.inputs);
+            let inputs = template.finish(cut.rest, filled).expect("all of the cut");
+            assert_eq!(inputs, assigned.inputs);
             assert!(columns == whole, "{segments} segments");
         }
     }

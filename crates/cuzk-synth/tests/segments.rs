@@ -235,7 +235,7 @@ proptest! {
                 })
                 .collect();
             filled.reverse();
-            let inputs = template.finish(cut.rest, filled);
+            let inputs = template.finish(cut.rest, filled).expect("all of the cut");
             prop_assert_eq!(&inputs, &assigned.inputs);
             prop_assert_eq!(&apart.0, &whole.0);
         }

@@ -97,7 +97,9 @@ pub(super) fn fill(
         Unfinished::Failed(error) => Unwritten::Synth(error),
     })?;
     shared.metrics.syntheses_cut.add(1);
-    Ok(template.finish(columns.rest, filled))
+    template
+        .finish(columns.rest, filled)
+        .map_err(Unwritten::Synth)
 }
 
 /// Columns that were made with a template may have been wrong although the witness is

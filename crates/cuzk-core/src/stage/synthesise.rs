@@ -83,7 +83,9 @@ pub(crate) fn synthesise(
             tracing::warn!(circuit = %job.circuit.id(), ?want, "a capacity hint was too small");
             return Ok(Filled::Outgrown(want));
         }
-        Err(Unwritten::Synth(source @ SynthError::OtherSegment { .. })) => {
+        Err(Unwritten::Synth(
+            source @ (SynthError::OtherSegment { .. } | SynthError::OtherShared { .. }),
+        )) => {
             // Whether the part or the template is of another circuit, the whole tells.
             segments::distrust(shared, job);
             return Err(Failure::ours(ProveError::Synthesis { part, source }));
