@@ -108,6 +108,7 @@ mod allowance;
 mod rows;
 mod survey;
 mod template;
+mod uncut;
 
 mod replay;
 mod witness;
@@ -131,7 +132,8 @@ pub use pass::Pass;
 pub use qap::{QapAtTau, QapColumns, qap};
 pub use replay::{CutColumns, FilledSegment, RestColumns, SegmentColumns};
 pub use sizes::Sizes;
-pub use survey::{Cut, Extend, Uncut, survey};
+pub use survey::{Cut, Extend, survey};
 pub use template::{Extent, Template};
+pub use uncut::Uncut;
 
 use pass::run;
