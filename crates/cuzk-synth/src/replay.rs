@@ -227,7 +227,8 @@ impl Template {
                 (apart, beside.as_mut_slice(), None)
             }
         };
-        let witness = Witness::new(self.shared(), apart, shared_aux, aux);
+        let inputs = self.shared().and(blocks, self.block()).inputs;
+        let witness = Witness::new(self.shared(), inputs, apart, shared_aux, aux);
         let mut pass = Pass::witnessing(witness);
         pass.alloc_input(|| "one", || Ok(Scalar::ONE))?;
         let result = synthesize(&mut pass);
