@@ -1,12 +1,16 @@
 //! Circuits that repeat, each stored once and counted in the budget.
 //!
-//! A circuit is surveyed when its first part is synthesised, or before the server is ready.
-//! While one part surveys it, others are synthesised whole; nobody waits. Templates that no part uses can be
-//! reclaimed, and come back with the next part, from the first block alone if a survey
-//! of this process found that it tells the rest. A file is not believed in that: what it
-//! says could cost proofs.
+//! A circuit is surveyed when its first part is synthesised, or before the server is
+//! ready. While one part surveys it, others are synthesised whole; nobody waits. Templates
+//! that no part uses can be reclaimed, and come back with the next part, from the first
+//! block alone if a survey of this process found that it tells the rest. A file is not
+//! believed in that: what it says could cost proofs.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use cuzk_budget::{Budget, BudgetError, Consumer, Reclaim, Reservation};
@@ -43,6 +47,47 @@ impl CutCircuit {
     }
 }
 
+/// A template for as long as somebody uses it. Dropped, it lets those look again who wait
+/// for memory: it may be idle now.
+pub(crate) struct InUse {
+    cut: Arc<CutCircuit>,
+    /// Dropped after it, as the order of the fields says.
+    _tells: TellsIdle,
+}
+
+impl InUse {
+    fn new(cut: Arc<CutCircuit>, templates: &Templates) -> Self {
+        let _tells = TellsIdle {
+            known: Arc::clone(&templates.known),
+            budget: templates.budget.clone(),
+        };
+        Self { cut, _tells }
+    }
+}
+
+impl Deref for InUse {
+    type Target = CutCircuit;
+
+    fn deref(&self) -> &CutCircuit {
+        &self.cut
+    }
+}
+
+/// Says at its end that there may be more idle than before.
+struct TellsIdle {
+    known: Arc<Mutex<HashMap<CircuitId, Known>>>,
+    budget: Budget,
+}
+
+impl Drop for TellsIdle {
+    fn drop(&mut self) {
+        // Whoever counted what is idle before this, under the lock, waits by now and is
+        // woken; whoever counts after it sees the template without this user.
+        drop(lock(&self.known));
+        self.budget.idle_grew();
+    }
+}
+
 /// What a survey of a whole circuit found in this process.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
@@ -55,7 +100,7 @@ pub(crate) struct Seen {
 /// The templates of all circuits.
 pub(crate) struct Templates {
     budget: Budget,
-    known: Mutex<HashMap<CircuitId, Known>>,
+    known: Arc<Mutex<HashMap<CircuitId, Known>>>,
     /// What surveys of whole circuits found.
     seen: Mutex<HashMap<CircuitId, Seen>>,
     /// How often each was doubted.
@@ -80,7 +125,7 @@ enum Known {
 
 /// How a part is to be synthesised.
 pub(crate) enum Found<'a> {
-    Cut(Arc<CutCircuit>),
+    Cut(InUse),
     /// Whole.
     Whole(Obstacle),
     /// This part is to find out.
@@ -91,7 +136,7 @@ impl Templates {
     pub(crate) fn new(budget: Budget) -> Arc<Self> {
         let this = Arc::new(Self {
             budget,
-            known: Mutex::default(),
+            known: Arc::default(),
             seen: Mutex::default(),
             doubts: Mutex::default(),
         });
@@ -103,7 +148,7 @@ impl Templates {
     pub(crate) fn find(&self, circuit: &CircuitId) -> Found<'_> {
         let mut known = self.known();
         match known.get(circuit) {
-            Some(Known::Cut(cut)) => Found::Cut(Arc::clone(cut)),
+            Some(Known::Cut(cut)) => Found::Cut(InUse::new(Arc::clone(cut), self)),
             Some(Known::Surveyed) => Found::Whole(Obstacle::Surveyed),
             Some(Known::Doubted) => {
                 known.remove(circuit);
@@ -244,7 +289,7 @@ impl Surveying<'_> {
         template: Template,
         shape: Arc<CircuitShape>,
         mut held: Reservation,
-    ) -> Arc<CutCircuit> {
+    ) -> InUse {
         let excess = held.bytes().saturating_sub(template.bytes());
         held.shrink(excess).expect("no more than it holds");
         let cut = Arc::new(CutCircuit {
@@ -252,8 +297,9 @@ impl Surveying<'_> {
             shape,
             held,
         });
-        self.end(Known::Cut(Arc::clone(&cut)));
-        cut
+        let in_use = InUse::new(Arc::clone(&cut), self.templates);
+        self.end(Known::Cut(cut));
+        in_use
     }
 
     /// All parts of the circuit are synthesised whole.

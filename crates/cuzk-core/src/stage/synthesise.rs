@@ -57,10 +57,7 @@ pub(crate) fn synthesise(
         Some(Ok((cut, beside_bytes))) => {
             let inputs = segments::fill(shared, job, &cut, part, circuit.as_ref(), columns);
             let written = inputs.map(|inputs| (inputs, Arc::clone(&cut.shape)));
-            drop(cut);
             work.shrink(beside_bytes).expect("it grew by as much");
-            // Its template may be idle now.
-            shared.memory.budget().idle_grew();
             (Filling::Segments, written)
         }
         None => (
