@@ -103,8 +103,15 @@ pub(crate) struct Templates {
     known: Arc<Mutex<HashMap<CircuitId, Known>>>,
     /// What surveys of whole circuits found.
     seen: Mutex<HashMap<CircuitId, Seen>>,
-    /// How often each was doubted.
-    doubts: Mutex<HashMap<CircuitId, u32>>,
+    /// Of each that was doubted since a survey found the same rows again.
+    doubts: Mutex<HashMap<CircuitId, Doubts>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Doubts {
+    count: u32,
+    /// Of the template that was doubted last, if it is known.
+    digest: Option<[u8; 32]>,
 }
 
 /// Doubts after which a circuit is not surveyed again.
@@ -171,9 +178,20 @@ impl Templates {
         lock(&self.seen).get(circuit).copied()
     }
 
-    /// Keeps what a survey found; whether nobody had before.
+    /// Keeps what a survey found; whether nobody had before, or it is surveyed anew since it
+    /// was doubted. If it has the rows then that were doubted, these are the circuit's, and
+    /// what was wrong was something else: a part, a device, a byte in memory. So the doubts
+    /// are forgotten.
     pub(crate) fn keep_seen(&self, circuit: &CircuitId, seen: Seen) -> bool {
-        lock(&self.seen).insert(circuit.clone(), seen).is_none()
+        let is_new = lock(&self.seen).insert(circuit.clone(), seen).is_none();
+        if is_new {
+            let mut doubts = lock(&self.doubts);
+            let doubted = doubts.get(circuit).and_then(|doubts| doubts.digest);
+            if doubted == Some(seen.digest) {
+                doubts.remove(circuit);
+            }
+        }
+        is_new
     }
 
     /// The stored rows are not those of the parts.
@@ -185,19 +203,23 @@ impl Templates {
     }
 
     /// Gives up the template of a circuit, if there is one or was until it was reclaimed:
-    /// until it is surveyed anew, or for good. How often it was doubted. A template that
-    /// several parts doubt is doubted once.
+    /// until it is surveyed anew, or for good if that has found other rows before. How often
+    /// it was doubted since its rows were last found to be the same. A template that several
+    /// parts doubt is doubted once.
     pub(crate) fn doubt(&self, circuit: &CircuitId) -> Option<u32> {
-        lock(&self.seen).remove(circuit);
+        let seen = lock(&self.seen).remove(circuit);
         let mut known = self.known();
-        let was_cut = |known: &Known| matches!(known, Known::Cut(_) | Known::Reclaimed);
-        if !known.get(circuit).is_some_and(was_cut) {
-            return None;
-        }
+        let digest = match known.get(circuit)? {
+            Known::Cut(cut) => Some(cut.template.digest()),
+            Known::Reclaimed => seen.map(|seen| seen.digest),
+            Known::Surveyed | Known::Doubted | Known::Whole(_) => return None,
+        };
         let mut doubts = lock(&self.doubts);
-        let count = doubts.entry(circuit.clone()).or_default();
-        *count += 1;
-        let next = if *count < DOUBTS_MAX {
+        let doubts = doubts.entry(circuit.clone()).or_default();
+        doubts.digest = digest;
+        doubts.count += 1;
+        let count = doubts.count;
+        let next = if count < DOUBTS_MAX {
             Known::Doubted
         } else {
             Known::Whole(Obstacle::Doubted)
@@ -206,7 +228,7 @@ impl Templates {
         // Its reservation is given back without the lock.
         drop(known);
         drop(before);
-        Some(*count)
+        Some(count)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<CircuitId, Known>> {

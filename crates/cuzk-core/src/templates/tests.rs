@@ -1,4 +1,4 @@
-//! What is told of templates that nobody uses.
+//! What is told of templates that nobody uses, and what becomes of those that are doubted.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -87,4 +87,40 @@ fn who_waits_for_memory_is_told_when_a_template_is_used_no_more() {
     }
     let granted = all.as_mut().poll(&mut context);
     assert!(matches!(granted, Poll::Ready(Ok(_))), "it made room");
+}
+
+fn is_whole(templates: &Templates) -> bool {
+    matches!(templates.find(&circuit()), Found::Whole(Obstacle::Doubted))
+}
+
+/// Doubts are of bad parts and devices, as long as surveys find the same.
+#[test]
+fn doubts_end_when_the_same_rows_are_found_again() {
+    let templates = Templates::new(Budget::new(LIMIT_BYTES));
+    for _ in 0..5 {
+        drop(store(&templates, 3));
+        assert_eq!(templates.doubt(&circuit()), Some(1));
+        assert_eq!(templates.doubt(&circuit()), None, "once a template");
+        assert!(is_whole(&templates), "the next part");
+    }
+    // Nor are the rows forgotten when they are reclaimed.
+    drop(store(&templates, 3));
+    assert!(templates.reclaim(u64::MAX) > 0);
+    assert_eq!(templates.doubt(&circuit()), Some(1));
+    assert!(is_whole(&templates), "the next part");
+    drop(store(&templates, 3));
+    assert_eq!(templates.doubt(&circuit()), Some(1));
+}
+
+#[test]
+fn a_circuit_of_which_two_surveys_find_other_rows_is_whole_once_doubted_again() {
+    let templates = Templates::new(Budget::new(LIMIT_BYTES));
+    drop(store(&templates, 3));
+    assert_eq!(templates.doubt(&circuit()), Some(1));
+    assert!(is_whole(&templates), "the next part");
+    drop(store(&templates, 4));
+    assert_eq!(templates.doubt(&circuit()), Some(2));
+    for _ in 0..3 {
+        assert!(is_whole(&templates), "all parts");
+    }
 }
