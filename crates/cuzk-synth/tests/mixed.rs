@@ -102,10 +102,12 @@ fn fill_all(template: &Template, segments: Vec<SegmentColumns<'_>>) -> Vec<Fille
     segments.map(|columns| fill(template, columns, 3)).collect()
 }
 
+type Change = dyn Fn(&mut Vec<FilledSegment>);
+
 #[test]
 fn segments_are_finished_in_their_order_and_all_of_them() {
     let template = PLAIN.survey(true);
-    let finish = |change: &dyn Fn(&mut Vec<FilledSegment>)| {
+    let finish = |change: &Change| {
         let mut owned = Owned::new(&template.sizes());
         let cut = template.cut(owned.columns(true), 4).expect("room enough");
         let mut filled = fill_all(&template, cut.segments);
@@ -115,7 +117,7 @@ fn segments_are_finished_in_their_order_and_all_of_them() {
     let inputs = finish(&|_| ()).expect("all of the cut");
     assert_eq!(inputs.len(), template.sizes().inputs);
     // Each has the same number of inputs, so that a sum of them tells nothing.
-    let cases: [(&dyn Fn(&mut Vec<FilledSegment>), usize); 5] = [
+    let cases: [(&Change, usize); 5] = [
         (&|filled| filled.swap(1, 2), 1),
         (&|filled| filled.reverse(), 0),
         (&|filled| drop(filled.remove(2)), 2),
