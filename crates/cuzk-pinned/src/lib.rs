@@ -67,6 +67,7 @@ mod selection;
 mod staging;
 mod stats;
 mod sync;
+mod trim;
 
 pub use backing::{ALIGNMENT, Backing, FaultyBacking, HeapBacking, PretendBacking};
 pub use buffer::PinnedBacking;
@@ -82,6 +83,7 @@ pub use pool::{PinnedPool, PoolOptions};
 pub use request::{AcquireRequest, Acquired};
 pub use staging::{StagingOptions, StagingRing};
 pub use stats::PoolStats;
+pub use trim::trim_allocator;
 
 #[cfg(all(test, feature = "loom"))]
 mod models;
