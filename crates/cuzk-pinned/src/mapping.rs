@@ -156,7 +156,7 @@ impl Mapping {
         Self { start, bytes }
     }
 
-    #[cfg(any(feature = "cuda", test))]
+    #[cfg(any(feature = "cuda", all(test, not(feature = "loom"))))]
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }

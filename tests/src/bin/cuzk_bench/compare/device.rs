@@ -24,7 +24,7 @@ use crate::replay::Tier;
 const DEVICE_BYTES: u64 = 120 << 30;
 
 /// Switches that only this workload has.
-const OWN: [&str; 3] = ["split", "tier", "device-buffers"];
+const OWN: [&str; 3] = ["split", "tier", "device_buffers"];
 
 /// What the workload's own switches say.
 #[derive(Clone, Copy)]
@@ -50,7 +50,7 @@ impl Own {
     fn of(switches: &Switches) -> Result<Self> {
         let split = switches.own("split").map(bool::from_str);
         let tier = word::<Tier>(switches, "tier")?.unwrap_or(Tier::Resident);
-        let taken = word::<Taken>(switches, "device-buffers")?;
+        let taken = word::<Taken>(switches, "device_buffers")?;
         Ok(Self {
             is_split: split.transpose().context("bench.split")?.unwrap_or(true),
             tier,

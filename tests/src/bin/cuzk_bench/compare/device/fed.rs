@@ -28,7 +28,7 @@ pub(super) fn with(
     let first = places.first().context("no settings")?;
     ensure!(
         places.iter().all(|place| !place.own.is_allocating),
-        "bench.device-buffers is for one proof at a time: want --parts 1, have {parts}"
+        "bench.device_buffers is for one proof at a time: want --parts 1, have {parts}"
     );
     let gpu = &first.bed.gpu;
     let layout = gpu.column_layout(&crate::bed::sizes(circuit));
