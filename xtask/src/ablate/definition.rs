@@ -52,9 +52,9 @@ pub(crate) struct Row {
     /// Circuits by where proofs are made; where there are none, it cannot run there.
     #[serde(default)]
     pub(crate) circuits: BTreeMap<On, Vec<String>>,
-    /// Of a job that is no proof kind's.
-    #[serde(default = "one_part")]
-    pub(crate) parts: usize,
+    /// Parts of a job, by where proofs are made; one where nothing is said.
+    #[serde(default)]
+    parts: BTreeMap<On, usize>,
     /// What is compared.
     #[serde(default = "wall")]
     pub(crate) metric: String,
@@ -101,10 +101,6 @@ pub(crate) enum Better {
     More,
 }
 
-fn one_part() -> usize {
-    1
-}
-
 fn wall() -> String {
     "wall_ms".to_owned()
 }
@@ -128,6 +124,11 @@ pub(crate) fn read(text: &str) -> anyhow::Result<Vec<Row>> {
 }
 
 impl Row {
+    /// Parts of its jobs.
+    pub(crate) fn parts(&self, on: On) -> usize {
+        self.parts.get(&on).copied().unwrap_or(1)
+    }
+
     fn check(&self) -> anyhow::Result<()> {
         ensure!(!self.claim.trim().is_empty(), "no claim");
         if self.missing.is_some() {
@@ -137,6 +138,12 @@ impl Row {
         ensure!(
             self.circuits.values().any(|ids| !ids.is_empty()),
             "no circuits"
+        );
+        ensure!(
+            self.parts
+                .iter()
+                .all(|(on, &parts)| parts > 0 && self.circuits.contains_key(on)),
+            "parts where no proof is made, or none"
         );
         ensure!(
             self.off.len() == 1,

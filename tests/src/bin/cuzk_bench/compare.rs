@@ -48,7 +48,7 @@ pub(crate) struct Options {
     /// Where proofs are made.
     #[arg(long, value_enum, default_value_t = On::Cpu)]
     on: On,
-    /// Parts of the job, where the circuit is not a proof kind's.
+    /// Parts of the job; of a proof kind's circuit its request's, again and again.
     #[arg(long, default_value_t = 1)]
     parts: usize,
     /// Rounds to measure; each measures every setting once.

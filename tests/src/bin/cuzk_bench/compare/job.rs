@@ -1,14 +1,14 @@
-//! A job of any size: parts of the circuit of measurements.
+//! Jobs of any number of parts.
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use bellpepper_core::SynthesisError;
 use bellperson::groth16::{PreparedVerifyingKey, Proof};
 use blstrs::{Bls12, Scalar};
 use cuzk_core::{CircuitSpec, Part, Workload, WorkloadError};
 use cuzk_filecoin::fixture::{self, FixtureOptions};
-use cuzk_filecoin::{FilecoinCircuit, Request};
+use cuzk_filecoin::{FilecoinCircuit, FilecoinWorkload, Request};
 use cuzk_synth::Pass;
 use cuzk_tests::mixed::Mixed;
 
@@ -18,8 +18,9 @@ const REQUEST_SEED: u64 = 1;
 /// The first full-size value of [`Mixed`], of which the next ones are squares.
 const FIRST: u64 = 0x0123_4567_89ab_cdef;
 
-/// The workload of a circuit's name, with so many parts where the name does not say.
+/// A job of so many parts of the circuit of this name.
 pub(super) fn of(circuit: &str, parts: usize) -> Result<Arc<dyn Workload>> {
+    ensure!(parts > 0, "--parts: a job has at least one");
     if let Some(circuit) = mixed(circuit)? {
         return Ok(Arc::new(MixedJob { circuit, parts }));
     }
@@ -28,7 +29,8 @@ pub(super) fn of(circuit: &str, parts: usize) -> Result<Arc<dyn Workload>> {
     let fixture = fixture::generate(circuit.kind, circuit.sector_size, REQUEST_SEED, &options)?;
     let mut json = Vec::new();
     fixture.write_json(&mut json)?;
-    Ok(Arc::new(Request::from_json(&json)?.workload()?))
+    let of = Request::from_json(&json)?.workload()?;
+    Ok(Arc::new(Again { of, parts }))
 }
 
 /// The circuit of measurements that a name says, if it is one's.
@@ -42,6 +44,57 @@ pub(super) fn mixed(name: &str) -> Result<Option<Mixed>> {
         log_size: log_size.parse().with_context(wrong)?,
         full_per_mille: full.parse().with_context(wrong)?,
     }))
+}
+
+/// A request's parts, again from the first one where it has no more: as a device has them
+/// from many requests.
+struct Again {
+    of: FilecoinWorkload,
+    parts: usize,
+}
+
+impl Workload for Again {
+    fn label(&self) -> String {
+        self.of.label()
+    }
+
+    fn circuit(&self) -> Arc<dyn CircuitSpec> {
+        self.of.circuit()
+    }
+
+    fn part_count(&self) -> usize {
+        self.parts
+    }
+
+    fn part(&self, index: usize) -> Result<Box<dyn Part>, WorkloadError> {
+        self.of.part(index % self.of.part_count())
+    }
+
+    fn verify(
+        &self,
+        vk: &PreparedVerifyingKey<Bls12>,
+        proofs: &[Proof<Bls12>],
+    ) -> Result<bool, WorkloadError> {
+        for (part, proof) in proofs.iter().enumerate() {
+            let inputs = self.of.public_inputs(part % self.of.part_count())?;
+            if !cuzk_gpu::verify(vk, proof, &inputs) {
+                return Ok(false);
+            }
+        }
+        Ok(proofs.len() == self.parts)
+    }
+
+    fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {
+        Ok(bytes_of(proofs))
+    }
+}
+
+fn bytes_of(proofs: &[Proof<Bls12>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for proof in proofs {
+        proof.write(&mut bytes).expect("a vector takes all bytes");
+    }
+    bytes
 }
 
 struct MixedJob {
@@ -102,10 +155,23 @@ impl Workload for MixedJob {
     }
 
     fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {
-        let mut bytes = Vec::new();
-        for proof in proofs {
-            proof.write(&mut bytes).expect("a vector takes all bytes");
+        Ok(bytes_of(proofs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_as_many_parts_as_are_asked_for() {
+        let error = of("wpost-2k", 0).map(|job| job.part_count());
+        let error = error.expect_err("no part").to_string();
+        assert_eq!(error, "--parts: a job has at least one");
+        let job = of("wpost-2k", 3).expect("a circuit");
+        assert_eq!(job.part_count(), 3);
+        for part in 0..3 {
+            job.part(part).expect("again the first one");
         }
-        Ok(bytes)
     }
 }
