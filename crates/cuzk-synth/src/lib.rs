@@ -110,6 +110,7 @@ mod survey;
 mod template;
 
 mod replay;
+mod stored_qap;
 mod witness;
 
 mod explain;
@@ -131,6 +132,7 @@ pub use pass::Pass;
 pub use qap::{QapAtTau, QapColumns, qap};
 pub use replay::{CutColumns, FilledSegment, RestColumns, SegmentColumns};
 pub use sizes::Sizes;
+pub use stored_qap::{QapAux, QapPart, QapPiece, QapRest};
 pub use survey::{Cut, Extend, Uncut, survey};
 pub use template::{Extent, Template};
 

@@ -250,6 +250,23 @@ proptest! {
     }
 
     #[test]
+    fn a_template_gives_the_qap_of_the_whole_circuit(circuit in blocks(), pieces in 0..5usize) {
+        let template = circuit.survey(Extend::Whole).expect("it repeats");
+        let tau = Scalar::from(0x0123_4567_89ab_cdef);
+        let sizes = template.sizes();
+        let whole = qap(&sizes, tau, |pass| circuit.whole(pass)).expect("tau is no root");
+        let zeros = || vec![Scalar::ZERO; sizes.aux];
+        let mut aux = QapColumns { a: zeros(), b: zeros(), c: zeros() };
+        let columns = QapAux { a: &mut aux.a, b: &mut aux.b, c: &mut aux.c };
+        let (cut, rest) = template.cut_qap(columns, tau, pieces).expect("columns are long enough");
+        prop_assert!(cut.len() <= pieces.max(1));
+        // The last first: their order does not matter.
+        let parts = cut.into_iter().rev().map(|piece| template.evaluate_qap(piece)).collect();
+        let inputs = template.finish_qap(rest, parts);
+        prop_assert_eq!(QapAtTau { inputs, aux }, whole);
+    }
+
+    #[test]
     fn a_flaw_in_a_block_is_found(
         circuit in blocks(), block in 1..7usize, row in any::<prop::sample::Index>(), kind in 0..3,
     ) {
