@@ -39,6 +39,10 @@ use some_parts::SomeParts;
 const REQUEST_SEED: u64 = 1;
 const BLINDING_SEED: u64 = 5;
 
+/// The fewest parts that an engine has in flight of itself: one on a device with one slot,
+/// two that are synthesised, one that waits.
+const PARTS_IN_FLIGHT_MIN: usize = 4;
+
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// The kind: porep, snap, wpost or winning.
@@ -163,7 +167,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(options.rounds > 0, "nothing to measure");
     let mut phases = Phases::new();
     let mut record = new_record(options)?;
-    let config = configuration(options)?;
+    let mut config = configuration(options)?;
     if options.only != Some(Half::Prove) {
         key(options, &mut phases)?;
     }
@@ -181,6 +185,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     let json = phases.time("request", || request(options))?;
+    let parts = phases.time("check", || Ok(workload(options, &json, "")?.part_count()))?;
+    // No more are in flight than there are: columns of more would be allocated for nothing.
+    if parts < PARTS_IN_FLIGHT_MIN {
+        config.parts_in_flight_max.get_or_insert(parts);
+    }
     let mut proved = prove(options, &config, &json, &mut phases, &mut record)?;
     proved.phases(&phases);
     record.cases = vec![proved.case];
