@@ -24,6 +24,7 @@ use cuzk_core::{
 };
 use cuzk_filecoin::fixture::{self, FixtureOptions};
 use cuzk_filecoin::{FilecoinCircuit, PROOF_BYTES, ProofKind, Request, SectorSize};
+use cuzk_synth::Extend;
 use cuzk_tests::record::{Case, Record, Series};
 use serde_json::Value as Json;
 
@@ -446,7 +447,16 @@ fn expected(options: &Options, workload: &SomeParts) -> Result<Vec<u8>> {
         waste: &keygen::ToxicWaste::from_seed(sidecar.seed),
         vk: &vk,
     };
-    let template = synth::segments::template(&options.circuit(), true)?;
+    let circuit = options.circuit();
+    // The first block tells the others where all use the same shared variables. Were it not
+    // so, the proofs would differ.
+    let extend = match options.kind {
+        ProofKind::SnapDeals => Extend::Whole,
+        _ => Extend::FirstBlock {
+            blocks: circuit.segments(),
+        },
+    };
+    let template = synth::segments::surveyed(&circuit, extend, true)?;
     let part = workload.part(0)?;
     let public = workload.public_inputs(0)?;
     let blinding = Blinding::Seeded(BLINDING_SEED).scalars(0);
