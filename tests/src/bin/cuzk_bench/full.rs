@@ -4,37 +4,34 @@
 //! the job and its peaks, the stock verifier's word, and what the secrets of the key say
 //! the first proof must be.
 
+mod key;
+
+mod prove;
+mod some_parts;
+
+mod checks;
 mod exponents;
 mod judged;
-mod some_parts;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use cuzk_core::config::{self, DevicePolicy, KEYS, PointCheck, Value};
-use cuzk_core::timeline::{Recorded, svg};
-use cuzk_core::{
-    Blinding, CircuitSpec, Config, Engine, JobOptions, ProofReply, Span, Workload, keygen,
-};
+use cuzk_core::{CircuitSpec, Config, Workload};
 use cuzk_filecoin::fixture::{self, FixtureOptions};
-use cuzk_filecoin::{FilecoinCircuit, PROOF_BYTES, ProofKind, Request, SectorSize};
-use cuzk_synth::Extend;
+use cuzk_filecoin::{FilecoinCircuit, ProofKind, Request, SectorSize};
 use cuzk_tests::record::{Case, Record, Series};
 use serde_json::Value as Json;
 
 use crate::live::SPANS_MAX;
-use crate::live::feed::{peak, ways};
-use crate::live::figures::Round;
-use crate::live::outcome::{case, line};
 use crate::one_proof::peak_anonymous_bytes;
-use crate::{bed, synth};
-use exponents::Oracle;
+use checks::check;
+use key::{key, key_bytes};
+use prove::prove;
 use some_parts::SomeParts;
 
 const REQUEST_SEED: u64 = 1;
@@ -211,49 +208,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     checked.map(|_| ())
 }
 
-/// The key, made in a process of its own where it is not there: what that takes is no peak
-/// of the proof.
-fn key(options: &Options, phases: &mut Phases) -> Result<()> {
-    if options.params().exists() {
-        println!("the key is there: {} bytes", key_bytes(&options.params())?);
-        return Ok(());
-    }
-    if options.only == Some(Half::Key) {
-        return phases.time("key", || make_key(options));
-    }
-    phases.time("key", || {
-        let backend = options.backend.to_possible_value();
-        let backend = backend.context("a backend has a name")?;
-        let status = Command::new(std::env::current_exe()?)
-            .args(["full", "--only", "key", "--kind", options.kind.short_name()])
-            .args(["--sector-size", options.sector_size.short_name()])
-            .args(["--backend", backend.get_name(), "--keys"])
-            .arg(&options.keys)
-            .arg("--out")
-            .arg(&options.out)
-            .status()
-            .context("the program cannot be started again")?;
-        ensure!(status.success(), "no key: {status}");
-        Ok(())
-    })
-}
-
-fn make_key(options: &Options) -> Result<()> {
-    #[cfg(feature = "cuda")]
-    if options.backend == On::Gpu {
-        let pool = bed::pool(0)?;
-        let device = bed::start(0, &pool, None, |_| {})?;
-        return bed::key_in(&options.keys, &options.circuit(), &device).map(|_| ());
-    }
-    let on_cpu = &cuzk_gpu::fixed_base::OnCpu;
-    bed::key_in(&options.keys, &options.circuit(), on_cpu).map(|_| ())
-}
-
-fn key_bytes(params: &Path) -> Result<u64> {
-    let file = std::fs::metadata(params).with_context(|| params.display().to_string())?;
-    Ok(file.len())
-}
-
 /// The bytes of a synthetic request.
 fn request(options: &Options) -> Result<Vec<u8>> {
     let fixture = FixtureOptions::default();
@@ -269,204 +223,6 @@ fn workload(options: &Options, json: &[u8], label: &str) -> Result<SomeParts> {
     workload.check_vanilla()?;
     let parts = options.parts.unwrap_or(workload.part_count());
     SomeParts::new(workload, parts, label.to_owned())
-}
-
-/// What the rounds gave.
-struct Measured {
-    case: Case,
-    /// Of the last round.
-    proof: Vec<u8>,
-}
-
-impl Measured {
-    fn phases(&mut self, phases: &Phases) {
-        self.case.more.insert("phases_s", phases.json());
-    }
-}
-
-/// Runs the job, and writes its spans and their picture.
-fn prove(
-    options: &Options,
-    config: &Config,
-    json: &[u8],
-    phases: &mut Phases,
-    record: &mut Record,
-) -> Result<Measured> {
-    let circuit = options.circuit();
-    let engine = phases.time("start", || Ok(Engine::from_config(config)?))?;
-    phases.time("preload", || Ok(engine.preload(&circuit)?))?;
-    let plan = phases.time("warm", || Ok(engine.warm(&[&circuit])?))?;
-    print!("{plan}");
-    for number in 0..options.warm_up {
-        phases.time("warm-up", || {
-            job(options, &engine, json, &format!("warm-up {number}"))
-        })?;
-    }
-    let mut rounds = Vec::new();
-    let mut latency_s = Vec::new();
-    let mut proof = Vec::new();
-    for number in 0..options.rounds {
-        let label = format!("{} round {number}", circuit.id());
-        let done = phases.time("job", || job(options, &engine, json, &label))?;
-        let recorded = engine.recorded();
-        let lost = recorded.dropped;
-        ensure!(lost == 0, "{lost} spans were not kept: engine.spans_max");
-        let mut spans = recorded.spans;
-        spans.retain(|span| matches!(&span.job, Some(job) if job.to_string() == label));
-        let replies = [done.reply];
-        let mut round = Round::of(&spans, options.threads(), done.wall_s, &replies)?;
-        round.start_s = phases.of("start") + phases.of("preload") + phases.of("warm");
-        round.peak = peak(&engine);
-        round.ways = ways(&replies);
-        round.device = engine
-            .devices()
-            .into_iter()
-            .next()
-            .map(|one| one.device.name);
-        println!("{:10} {}", "", line(&round));
-        latency_s.push(done.latency_s);
-        rounds.push(round);
-        let [reply] = replies;
-        proof = reply.proof;
-        draw(options, spans)?;
-    }
-    let host_bytes = peak_anonymous_bytes()?;
-    let name = format!(
-        "{}: {} parts, key of {} bytes",
-        circuit.id(),
-        rounds.first().map_or(0, |round| round.parts),
-        key_bytes(&options.params())?
-    );
-    let mut case = case(name, &rounds, options.threads());
-    record.machine.gpu = rounds.last().and_then(|round| round.device.clone());
-    case.peak.insert("host_bytes", host_bytes);
-    let parts: usize = rounds.iter().map(|round| round.parts).sum();
-    let mean = |of: &dyn Fn(&Round) -> f64| {
-        let sum: f64 = rounds.iter().map(of).sum();
-        rounded(sum / parts as f64)
-    };
-    let busy_ms = |round: &Round| round.idle.iter().map(|unit| unit.busy_ms).sum();
-    let gpu_ms_per_part = mean(&busy_ms);
-    let core_s_per_part = mean(&|round| round.threads.worked_ms / 1e3);
-    let plan_text = plan.to_string();
-    let walls: f64 = rounds.iter().map(|round| round.wall_s).sum();
-    case.more.extend([
-        ("gpu_ms_per_part", gpu_ms_per_part),
-        ("core_s_per_part", core_s_per_part),
-        ("wall_s", rounded(walls / rounds.len() as f64)),
-        (
-            "request_to_proof_s",
-            latency_s.iter().copied().map(rounded).collect(),
-        ),
-        ("key_s", rounded(phases.of("key"))),
-        ("planned_bytes", plan.planned_bytes().into()),
-        ("plan", plan_text.lines().map(str::trim_end).collect()),
-    ]);
-    tell_peaks(&case, plan.planned_bytes());
-    Ok(Measured { case, proof })
-}
-
-/// What was planned beside what was held.
-fn tell_peaks(case: &Case, planned_bytes: u64) {
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-    println!("{:>24}  {:9.3} GiB", "planned", gib(planned_bytes));
-    for (name, bytes) in &case.peak {
-        println!("{name:>24}  {:9.3} GiB", gib(*bytes));
-    }
-}
-
-struct Done {
-    reply: ProofReply,
-    /// From the submission to the proof.
-    wall_s: f64,
-    /// From the request's bytes to the proof.
-    latency_s: f64,
-}
-
-/// One job, from its request's bytes to its verified proof.
-fn job(options: &Options, engine: &Engine, json: &[u8], label: &str) -> Result<Done> {
-    let begin = Instant::now();
-    let workload = Arc::new(workload(options, json, label)?);
-    let bytes = workload.part_count() * PROOF_BYTES;
-    let submitted = Instant::now();
-    let job = JobOptions {
-        priority: options.kind.default_priority(),
-        blinding: Blinding::Seeded(BLINDING_SEED),
-    };
-    let reply = engine.submit(workload, job)?.wait()?;
-    ensure!(reply.proof.len() == bytes, "no proof of each part");
-    Ok(Done {
-        reply,
-        wall_s: submitted.elapsed().as_secs_f64(),
-        latency_s: begin.elapsed().as_secs_f64(),
-    })
-}
-
-/// The last round's spans, for `draw`, and their waterfall.
-fn draw(options: &Options, spans: Vec<Span>) -> Result<()> {
-    std::fs::create_dir_all(&options.out)?;
-    let path = options.out.join(name(options));
-    let write = |extension: &str, text: String| {
-        let path = path.with_extension(extension);
-        std::fs::write(&path, text).with_context(|| path.display().to_string())
-    };
-    write("spans.json", serde_json::to_string(&spans)? + "\n")?;
-    let recorded = Recorded { spans, dropped: 0 };
-    write("svg", svg(&name(options), &recorded))
-}
-
-/// What others say of the proof: who found it right.
-fn check(options: &Options, json: &[u8], proof: &[u8], phases: &mut Phases) -> Result<String> {
-    let mut by = vec!["the verifying key of each part".to_owned()];
-    let whole = workload(options, json, "")?;
-    if whole.is_whole() {
-        phases.time("stock verifier", || judged::begin(options, json, proof))?;
-        by.push("the stock verifier, as one proof".to_owned());
-    }
-    if !options.no_oracle {
-        phases.time("oracle", || {
-            let expected = expected(options, &whole)?;
-            ensure!(
-                proof.get(..PROOF_BYTES) == Some(&expected[..]),
-                "the first proof is not the one that the secrets of its key say"
-            );
-            Ok(())
-        })?;
-        by.push("the secrets of the key, part 0".to_owned());
-    }
-    Ok(by.join("; "))
-}
-
-/// The first part's proof, from the secrets of the key.
-fn expected(options: &Options, workload: &SomeParts) -> Result<Vec<u8>> {
-    let path = keygen::sidecar_path(&options.params());
-    let sidecar = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let sidecar: keygen::Sidecar = serde_json::from_str(&sidecar)?;
-    let vk = cuzk_gpu::key::read_vk(&options.keys.join(options.circuit().vk_file()))?;
-    let oracle = Oracle {
-        waste: &keygen::ToxicWaste::from_seed(sidecar.seed),
-        vk: &vk,
-    };
-    let circuit = options.circuit();
-    // The first block tells the others where all use the same shared variables. Were it not
-    // so, the proofs would differ.
-    let extend = match options.kind {
-        ProofKind::SnapDeals => Extend::Whole,
-        _ => Extend::FirstBlock {
-            blocks: circuit.segments(),
-        },
-    };
-    let template = synth::segments::surveyed(&circuit, extend, true)?;
-    let part = workload.part(0)?;
-    let public = workload.public_inputs(0)?;
-    let blinding = Blinding::Seeded(BLINDING_SEED).scalars(0);
-    oracle.proof(
-        &template,
-        part.as_ref(),
-        &public,
-        blinding,
-        options.threads(),
-    )
 }
 
 fn name(options: &Options) -> String {
