@@ -148,6 +148,24 @@ impl Blocks {
         })
         .expect("a blank circuit needs no witness")
     }
+
+    /// Whether two surveys, the second of the blocks from `split` on, find that the first
+    /// block tells the circuit.
+    fn is_told_by_the_first(&self, split: usize) -> bool {
+        let blocks = self.count;
+        let first = self.survey(Extend::FirstBlock { blocks });
+        let first = first.expect("has one").digest();
+        [(1, split), (split, blocks)]
+            .into_iter()
+            .all(|(first_compared, end)| {
+                let extend = Extend::Compared {
+                    first: first_compared,
+                    end,
+                };
+                self.survey(extend)
+                    .is_ok_and(|found| found.digest() == first)
+            })
+    }
 }
 
 /// Coefficients 0, 1 and -1 have ways of their own; three more are enough to differ.
@@ -267,6 +285,12 @@ proptest! {
     }
 
     #[test]
+    fn two_surveys_find_what_one_of_the_whole_does(circuit in blocks(), split in 1..8usize) {
+        let whole = circuit.survey(Extend::Whole).expect("it repeats");
+        prop_assert_eq!(circuit.is_told_by_the_first(split), whole.is_uniform());
+    }
+
+    #[test]
     fn a_flaw_in_a_block_is_found(
         circuit in blocks(), block in 1..7usize, row in any::<prop::sample::Index>(), kind in 0..3,
     ) {
@@ -279,6 +303,9 @@ proptest! {
             _ => Flaw::Rows { block },
         };
         let flawed = Blocks { flaw: Some(flaw), ..circuit.clone() };
+        for split in 1..=circuit.count {
+            prop_assert!(!flawed.is_told_by_the_first(split), "{split}");
+        }
         let uncut = flawed.survey(Extend::Whole).expect_err("one block is another");
         match flaw {
             // A coefficient that is zero is no term.

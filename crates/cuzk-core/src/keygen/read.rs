@@ -3,10 +3,11 @@
 //!
 //! Stored rows are there long before it is known that they are the circuit: of a PoRep of
 //! 32 GiB the first of eighteen blocks tells them, and the comparison of the others takes one
-//! thread a minute. So a key is begun from the first block while they are compared, and
-//! made anew from what the comparison found if that is anything else. A key gets its name
-//! after that, and so does none that is not its circuit's.
+//! thread a minute. So a key is begun from the first block while a few threads compare the
+//! others, each its own, and made anew from a survey of the whole if one differs. A key gets
+//! its name after that, and so does none that is not its circuit's.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -48,44 +49,67 @@ pub(super) fn read<T: Send>(
         return whole();
     };
     progress("survey", 0, 1);
-    let begun = match circuit.segments() {
+    let surveyed = || match look(circuit, cut, Extend::Whole, None)? {
+        Ok(template) => stored(&template),
+        Err(_) => whole(),
+    };
+    let blocks = match circuit.segments() {
         // Nothing would be gained, or nobody knows how many there are.
-        0 | 1 | usize::MAX => None,
-        blocks => look(circuit, cut, Extend::FirstBlock { blocks }, None)?.ok(),
+        0 | 1 | usize::MAX => return surveyed(),
+        _ if !circuit.is_uniform() => return surveyed(),
+        blocks => blocks,
     };
-    let Some(begun) = begun else {
-        return match look(circuit, cut, Extend::Whole, None)? {
-            Ok(template) => stored(&template),
-            Err(_) => whole(),
-        };
+    let Ok(begun) = look(circuit, cut, Extend::FirstBlock { blocks }, None)? else {
+        return surveyed();
     };
+    let stop = Arc::new(AtomicBool::new(false));
     let (made, compared) = std::thread::scope(|scope| {
-        let stop = Arc::new(AtomicBool::new(false));
-        let ask = Arc::clone(&stop);
-        let compare = scope.spawn(move || look(circuit, cut, Extend::Whole, Some(ask)));
+        let threads: Vec<_> = shares(blocks)
+            .map(|Range { start: first, end }| {
+                let (stop, want) = (Arc::clone(&stop), begun.digest());
+                let extend = Extend::Compared { first, end };
+                scope.spawn(move || {
+                    let found = look(circuit, cut, extend, Some(stop))?;
+                    Ok(found.is_ok_and(|found| found.digest() == want))
+                })
+            })
+            .collect();
         let made = stored(&begun);
         // What a disk or a device refuses, it refuses whatever the circuit is.
         let is_lost = matches!(&made, Err(KeygenError::Key(_) | KeygenError::Multiplier(_)));
         stop.store(is_lost, Ordering::Relaxed);
-        let compared = compare.join();
-        (
-            made,
-            compared.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-        )
+        let compared: Vec<Result<bool, KeygenError>> = threads
+            .into_iter()
+            .map(|thread| {
+                let found = thread.join();
+                found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect();
+        (made, compared)
     });
-    match compared {
-        Err(KeygenError::Circuit(SynthError::GivenUp)) => made,
-        Err(error) => Err(error),
-        Ok(Ok(template)) if template.digest() == begun.digest() => made,
-        Ok(Ok(template)) => {
-            drop((made, begun));
-            stored(&template)
-        }
-        Ok(Err(_)) => {
-            drop((made, begun));
-            whole()
-        }
+    let given_up = |found: &Result<bool, KeygenError>| {
+        matches!(found, Err(KeygenError::Circuit(SynthError::GivenUp)))
+    };
+    if compared.iter().any(given_up) {
+        return made;
     }
+    let compared: Vec<bool> = compared.into_iter().collect::<Result<_, _>>()?;
+    if compared.iter().all(|is_same| *is_same) {
+        return made;
+    }
+    drop((made, begun));
+    surveyed()
+}
+
+/// The blocks but the first, in as many shares as threads compare: each reads the whole
+/// circuit, if in a fraction of the time, and they take cores from those that multiply.
+fn shares(blocks: usize) -> impl Iterator<Item = Range<usize>> {
+    const THREADS_EACH: usize = 3;
+    const SHARES_MAX: usize = 6;
+    let shares = (rayon::current_num_threads() / THREADS_EACH).clamp(1, SHARES_MAX);
+    let each = (blocks - 1).div_ceil(shares);
+    let starts = (1..blocks).step_by(each);
+    starts.map(move |start| start..blocks.min(start + each))
 }
 
 /// Surveys the blank circuit, until it is told to stop.

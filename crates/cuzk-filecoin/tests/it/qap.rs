@@ -22,8 +22,12 @@ fn the_stored_rows_of_all_kinds_have_the_qap_of_the_whole_circuit() {
             .expect("it repeats");
         // A key is begun from the first block where this is so.
         assert_eq!(template.blocks(), circuit.segments(), "{}", circuit.id());
-        let is_uniform = kind != ProofKind::SnapDeals;
-        assert_eq!(template.is_uniform(), is_uniform, "{}", circuit.id());
+        assert_eq!(
+            template.is_uniform(),
+            circuit.is_uniform(),
+            "{}",
+            circuit.id()
+        );
         let sizes = template.sizes();
         let whole = qap(&sizes, tau, blank).expect("tau is no root");
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use cuzk_core::{Blinding, CircuitSpec, Workload, keygen};
-use cuzk_filecoin::{PROOF_BYTES, ProofKind};
+use cuzk_filecoin::PROOF_BYTES;
 use cuzk_synth::Extend;
 
 use super::exponents::Oracle;
@@ -50,11 +50,12 @@ fn expected(options: &Options, workload: &SomeParts) -> Result<Vec<u8>> {
     let circuit = options.circuit();
     // The first block tells the others where all use the same shared variables. Were it not
     // so, the proofs would differ.
-    let extend = match options.kind {
-        ProofKind::SnapDeals => Extend::Whole,
-        _ => Extend::FirstBlock {
+    let extend = if circuit.is_uniform() {
+        Extend::FirstBlock {
             blocks: circuit.segments(),
-        },
+        }
+    } else {
+        Extend::Whole
     };
     let template = synth::segments::surveyed(&circuit, extend, true)?;
     let part = workload.part(0)?;
