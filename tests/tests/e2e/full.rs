@@ -74,6 +74,24 @@ fn a_whole_job_is_proved_within_its_plan_and_checked_by_others() {
     }
 }
 
+/// Inputs of these lie in blocks; the first is told how long it takes warm.
+#[test]
+fn proofs_of_time_are_those_that_the_secrets_say() {
+    let here = TempDir::new().expect("a temporary directory");
+    for kind in ["winning", "wpost"] {
+        let arguments = ["--kind", kind, "--warm-up", "1", "--rounds", "2"];
+        let output = full(&here, &key(kind), &arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{kind}: {errors}");
+        let case = case(&here, &format!("full-{kind}-2kib.json"));
+        let by = case["checked_by"].as_str().expect("text");
+        assert!(by.ends_with("the secrets of the key, part 0"), "{case}");
+        let latencies = case["request_to_proof_s"].as_array().map(Vec::len);
+        assert_eq!(latencies, Some(2), "{case}");
+        assert_eq!(case["ours"]["samples"].as_array().map(Vec::len), Some(2));
+    }
+}
+
 #[test]
 fn a_key_is_made_alone_and_another_keys_secrets_do_not_say_the_proof() {
     let here = TempDir::new().expect("a temporary directory");
