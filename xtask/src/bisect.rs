@@ -109,7 +109,8 @@ fn build(workspace: &Workspace, folder: &Path, commit: &str) -> anyhow::Result<P
     let tree = folder.join(&hash);
     if !tree.exists() {
         let status = Command::new("git")
-            .args(["worktree", "add", "--detach"])
+            // Git remembers trees whose folder was deleted with other builds, and refuses.
+            .args(["worktree", "add", "--force", "--detach"])
             .arg(&tree)
             .arg(&hash)
             .current_dir(workspace.root())

@@ -1,16 +1,17 @@
 //! Where the columns of a part lie, how they get from there to a device, and what
 //! happens where page-locked memory is refused.
 
+use std::num::NonZero;
 use std::sync::Arc;
 
 use cuzk_budget::{Budget, BudgetError, Consumer, Priority, Wait};
 use cuzk_gpu::{Columns, KeyMemory, Upload};
 use cuzk_pinned::{
-    AcquireError, AcquireRequest, Acquired, Backing, BackingError, HeapBacking, PageLocker,
-    PinnedBacking, PinnedPool, PoolOptions, StagingOptions, StagingRing,
+    AcquireError, AcquireRequest, Acquired, Backing, BackingError, HeapBacking, MappedBacking,
+    PageLocker, Pages, PinnedBacking, PinnedPool, PoolOptions, StagingOptions, StagingRing,
 };
 
-use crate::config::{Placement, PlacementRefused, Tuning};
+use crate::config::{HugePages, Placement, PlacementRefused, Tuning};
 use crate::error::ProveError;
 
 /// Name of the ledger of page-locked bytes.
@@ -35,6 +36,8 @@ const PAGE_LOCKED: &str = "page-locked memory";
 /// ```
 pub struct ColumnMemory {
     heap: PinnedPool,
+    /// Where ordinary memory comes from.
+    ordinary: Arc<dyn Backing>,
     page_locked: Result<PageLocked, String>,
     /// Bytes that are held until the end, so that no wait brings them: the chunks of a
     /// staging ring.
@@ -54,8 +57,24 @@ struct PageLocked {
 impl ColumnMemory {
     /// Ordinary memory alone.
     pub fn heap(budget: Budget) -> Self {
+        Self::ordinary(budget, Arc::new(HeapBacking))
+    }
+
+    /// Ordinary memory alone, on the pages that a configuration asks for; `threads` touch
+    /// what is mapped.
+    pub fn on_pages(budget: Budget, huge: HugePages, threads: NonZero<usize>) -> Self {
+        let pages = match huge {
+            HugePages::Auto => return Self::heap(budget),
+            HugePages::Always => Pages::Huge,
+            HugePages::Never => Pages::Ordinary,
+        };
+        Self::ordinary(budget, Arc::new(MappedBacking { pages, threads }))
+    }
+
+    fn ordinary(budget: Budget, ordinary: Arc<dyn Backing>) -> Self {
         Self {
-            heap: PinnedPool::heap(budget),
+            heap: PinnedPool::new(budget, Arc::clone(&ordinary), PoolOptions::STANDARD),
+            ordinary,
             page_locked: Err("the engine was started without any".to_owned()),
             fixed_bytes: 0,
         }
@@ -87,7 +106,7 @@ impl ColumnMemory {
         let register = PinnedPool::with_bytes_in(
             share.clone(),
             budget.clone(),
-            HeapBacking,
+            Arc::clone(&self.ordinary),
             PoolOptions::STANDARD,
         );
         let direct =

@@ -1,12 +1,16 @@
 //! Circuits that repeat, each stored once and counted in the budget.
 //!
-//! A circuit is surveyed when its first part is synthesised, or before the server is ready.
-//! While one part surveys it, others are synthesised whole; nobody waits. Templates that no part uses can be
-//! reclaimed, and come back with the next part, from the first block alone if a survey
-//! of this process found that it tells the rest. A file is not believed in that: what it
-//! says could cost proofs.
+//! A circuit is surveyed when its first part is synthesised, or before the server is
+//! ready. While one part surveys it, others are synthesised whole; nobody waits. Templates
+//! that no part uses can be reclaimed, and come back with the next part, from the first
+//! block alone if a survey of this process found that it tells the rest. A file is not
+//! believed in that: what it says could cost proofs.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use cuzk_budget::{Budget, BudgetError, Consumer, Reclaim, Reservation};
@@ -43,6 +47,47 @@ impl CutCircuit {
     }
 }
 
+/// A template for as long as somebody uses it. Dropped, it lets those look again who wait
+/// for memory: it may be idle now.
+pub(crate) struct InUse {
+    cut: Arc<CutCircuit>,
+    /// Dropped after it, as the order of the fields says.
+    _tells: TellsIdle,
+}
+
+impl InUse {
+    fn new(cut: Arc<CutCircuit>, templates: &Templates) -> Self {
+        let _tells = TellsIdle {
+            known: Arc::clone(&templates.known),
+            budget: templates.budget.clone(),
+        };
+        Self { cut, _tells }
+    }
+}
+
+impl Deref for InUse {
+    type Target = CutCircuit;
+
+    fn deref(&self) -> &CutCircuit {
+        &self.cut
+    }
+}
+
+/// Says at its end that there may be more idle than before.
+struct TellsIdle {
+    known: Arc<Mutex<HashMap<CircuitId, Known>>>,
+    budget: Budget,
+}
+
+impl Drop for TellsIdle {
+    fn drop(&mut self) {
+        // Whoever counted what is idle before this, under the lock, waits by now and is
+        // woken; whoever counts after it sees the template without this user.
+        drop(lock(&self.known));
+        self.budget.idle_grew();
+    }
+}
+
 /// What a survey of a whole circuit found in this process.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
@@ -55,11 +100,18 @@ pub(crate) struct Seen {
 /// The templates of all circuits.
 pub(crate) struct Templates {
     budget: Budget,
-    known: Mutex<HashMap<CircuitId, Known>>,
+    known: Arc<Mutex<HashMap<CircuitId, Known>>>,
     /// What surveys of whole circuits found.
     seen: Mutex<HashMap<CircuitId, Seen>>,
-    /// How often each was doubted.
-    doubts: Mutex<HashMap<CircuitId, u32>>,
+    /// Of each that was doubted since a survey found the same rows again.
+    doubts: Mutex<HashMap<CircuitId, Doubts>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Doubts {
+    count: u32,
+    /// Of the template that was doubted last, if it is known.
+    digest: Option<[u8; 32]>,
 }
 
 /// Doubts after which a circuit is not surveyed again.
@@ -80,7 +132,7 @@ enum Known {
 
 /// How a part is to be synthesised.
 pub(crate) enum Found<'a> {
-    Cut(Arc<CutCircuit>),
+    Cut(InUse),
     /// Whole.
     Whole(Obstacle),
     /// This part is to find out.
@@ -91,7 +143,7 @@ impl Templates {
     pub(crate) fn new(budget: Budget) -> Arc<Self> {
         let this = Arc::new(Self {
             budget,
-            known: Mutex::default(),
+            known: Arc::default(),
             seen: Mutex::default(),
             doubts: Mutex::default(),
         });
@@ -103,7 +155,7 @@ impl Templates {
     pub(crate) fn find(&self, circuit: &CircuitId) -> Found<'_> {
         let mut known = self.known();
         match known.get(circuit) {
-            Some(Known::Cut(cut)) => Found::Cut(Arc::clone(cut)),
+            Some(Known::Cut(cut)) => Found::Cut(InUse::new(Arc::clone(cut), self)),
             Some(Known::Surveyed) => Found::Whole(Obstacle::Surveyed),
             Some(Known::Doubted) => {
                 known.remove(circuit);
@@ -126,9 +178,20 @@ impl Templates {
         lock(&self.seen).get(circuit).copied()
     }
 
-    /// Keeps what a survey found; whether nobody had before.
+    /// Keeps what a survey found; whether nobody had before, or it is surveyed anew since it
+    /// was doubted. If it has the rows then that were doubted, these are the circuit's, and
+    /// what was wrong was something else: a part, a device, a byte in memory. So the doubts
+    /// are forgotten.
     pub(crate) fn keep_seen(&self, circuit: &CircuitId, seen: Seen) -> bool {
-        lock(&self.seen).insert(circuit.clone(), seen).is_none()
+        let is_new = lock(&self.seen).insert(circuit.clone(), seen).is_none();
+        if is_new {
+            let mut doubts = lock(&self.doubts);
+            let doubted = doubts.get(circuit).and_then(|doubts| doubts.digest);
+            if doubted == Some(seen.digest) {
+                doubts.remove(circuit);
+            }
+        }
+        is_new
     }
 
     /// The stored rows are not those of the parts.
@@ -140,19 +203,23 @@ impl Templates {
     }
 
     /// Gives up the template of a circuit, if there is one or was until it was reclaimed:
-    /// until it is surveyed anew, or for good. How often it was doubted. A template that
-    /// several parts doubt is doubted once.
+    /// until it is surveyed anew, or for good if that has found other rows before. How often
+    /// it was doubted since its rows were last found to be the same. A template that several
+    /// parts doubt is doubted once.
     pub(crate) fn doubt(&self, circuit: &CircuitId) -> Option<u32> {
-        lock(&self.seen).remove(circuit);
+        let seen = lock(&self.seen).remove(circuit);
         let mut known = self.known();
-        let was_cut = |known: &Known| matches!(known, Known::Cut(_) | Known::Reclaimed);
-        if !known.get(circuit).is_some_and(was_cut) {
-            return None;
-        }
+        let digest = match known.get(circuit)? {
+            Known::Cut(cut) => Some(cut.template.digest()),
+            Known::Reclaimed => seen.map(|seen| seen.digest),
+            Known::Surveyed | Known::Doubted | Known::Whole(_) => return None,
+        };
         let mut doubts = lock(&self.doubts);
-        let count = doubts.entry(circuit.clone()).or_default();
-        *count += 1;
-        let next = if *count < DOUBTS_MAX {
+        let doubts = doubts.entry(circuit.clone()).or_default();
+        doubts.digest = digest;
+        doubts.count += 1;
+        let count = doubts.count;
+        let next = if count < DOUBTS_MAX {
             Known::Doubted
         } else {
             Known::Whole(Obstacle::Doubted)
@@ -161,7 +228,7 @@ impl Templates {
         // Its reservation is given back without the lock.
         drop(known);
         drop(before);
-        Some(*count)
+        Some(count)
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<CircuitId, Known>> {
@@ -244,7 +311,7 @@ impl Surveying<'_> {
         template: Template,
         shape: Arc<CircuitShape>,
         mut held: Reservation,
-    ) -> Arc<CutCircuit> {
+    ) -> InUse {
         let excess = held.bytes().saturating_sub(template.bytes());
         held.shrink(excess).expect("no more than it holds");
         let cut = Arc::new(CutCircuit {
@@ -252,8 +319,9 @@ impl Surveying<'_> {
             shape,
             held,
         });
-        self.end(Known::Cut(Arc::clone(&cut)));
-        cut
+        let in_use = InUse::new(Arc::clone(&cut), self.templates);
+        self.end(Known::Cut(cut));
+        in_use
     }
 
     /// All parts of the circuit are synthesised whole.

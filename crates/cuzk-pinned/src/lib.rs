@@ -59,6 +59,7 @@ mod device;
 mod error;
 mod fence;
 mod idle;
+mod mapping;
 mod page_lock;
 mod pool;
 mod request;
@@ -66,6 +67,7 @@ mod selection;
 mod staging;
 mod stats;
 mod sync;
+mod trim;
 
 pub use backing::{ALIGNMENT, Backing, FaultyBacking, HeapBacking, PretendBacking};
 pub use buffer::PinnedBacking;
@@ -75,11 +77,13 @@ pub use device::{PageLockedMemory, page_locked_memory};
 pub use error::CudaError;
 pub use error::{AcquireError, BackingError};
 pub use fence::Fence;
+pub use mapping::{MappedBacking, Pages};
 pub use page_lock::{LOCK_BYTES_MAX, PageLock, PageLocker, PretendLock};
 pub use pool::{PinnedPool, PoolOptions};
 pub use request::{AcquireRequest, Acquired};
 pub use staging::{StagingOptions, StagingRing};
 pub use stats::PoolStats;
+pub use trim::trim_allocator;
 
 #[cfg(all(test, feature = "loom"))]
 mod models;

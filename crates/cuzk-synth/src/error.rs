@@ -19,15 +19,16 @@ pub enum SynthError {
     /// Whoever wanted the pass does not want it any more.
     #[error("the pass was given up")]
     GivenUp,
-    /// A column was shorter than what the circuit wrote. `want` holds the true
+    /// A column was shorter than what is written to it. `want` holds the true
     /// sizes, so one re-run with columns of that size succeeds.
-    #[error("column {column} has room for {have} values, the circuit has {}", column.of(want))]
+    #[error("column {column} has room for {have} values, {} are written to it", column.of(want))]
     HintTooSmall {
         /// The first column that overflowed.
         column: ColumnName,
         /// Its length.
         have: usize,
-        /// The circuit's true sizes.
+        /// The true sizes of the circuit or, of columns for a
+        /// [segment alone](crate::Template::alone), of what they are for.
         want: Sizes,
     },
     /// The evaluation point is a root of unity of the domain, so the Lagrange
@@ -76,6 +77,24 @@ pub enum SynthError {
         asked: Range<usize>,
         /// Blocks of the circuit.
         blocks: usize,
+    },
+    /// There is a column for C, and the template was stored without it.
+    #[error("there is a column for c, the circuit's rows were stored without it")]
+    NoC,
+    /// Columns were cut by the template of another circuit.
+    #[error("the columns were cut for another circuit")]
+    OtherTemplate,
+    /// Segments that were filled are not all those of one cut, in its order.
+    #[error("block {block} of the cut was to come next: the segments are others, or not in order")]
+    OtherCut {
+        /// Of the segments before it all was right.
+        block: usize,
+    },
+    /// What all blocks share has other public inputs in one segment than in the first.
+    #[error("the segment of block {block} has other shared inputs than the first")]
+    OtherShared {
+        /// The first block of the segment.
+        block: usize,
     },
 }
 
@@ -154,7 +173,7 @@ pub enum HintError {
     },
     /// The file was written by a program that keeps other things.
     #[error(
-        "hint file {} is of version {have}, this program knows up to {want}",
+        "hint file {} is of version {have}, this program reads version {want}",
         path.display()
     )]
     Version {

@@ -1,7 +1,9 @@
 //! Capacity hints: what a shape's first synthesis taught, kept for the next run.
 //!
-//! A hint is never trusted: a circuit that outgrows its sizes is a typed error with
-//! the true ones. The digest of the densities decides nothing: with it a later run
+//! Hints are believed only where a lie costs time alone: sizes, as a circuit that outgrows
+//! them is a typed error with the true ones, and that a circuit does not repeat
+//! ([`CutHint::Uncut`]), as it is synthesised whole then. That it repeats is found anew by
+//! each process. The digest of the densities decides nothing: with it a later run
 //! can see that a circuit has changed since, even one of equal size.
 
 use std::collections::BTreeMap;

@@ -88,7 +88,7 @@
 //!     let range = segment.blocks();
 //!     filled.push(template.fill(segment, |pass| products(pass, witness, range))?);
 //! }
-//! let inputs = template.finish(cut.rest, filled);
+//! let inputs = template.finish(cut.rest, filled)?;
 //!
 //! let (whole, assigned) = assign_growing(false, |pass| products(pass, witness, 0..2))?;
 //! assert_eq!((a, b, aux, inputs), (whole.a, whole.b, whole.aux, assigned.inputs));
@@ -108,6 +108,7 @@ mod allowance;
 mod rows;
 mod survey;
 mod template;
+mod uncut;
 
 mod replay;
 mod stored_qap;
@@ -133,7 +134,8 @@ pub use qap::{QapAtTau, QapColumns, qap};
 pub use replay::{CutColumns, FilledSegment, RestColumns, SegmentColumns};
 pub use sizes::Sizes;
 pub use stored_qap::{QapAux, QapPart, QapPiece, QapRest};
-pub use survey::{Cut, Extend, Uncut, survey};
+pub use survey::{Cut, Extend, survey};
 pub use template::{Extent, Template};
+pub use uncut::Uncut;
 
 use pass::run;

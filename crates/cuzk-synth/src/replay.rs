@@ -1,6 +1,7 @@
 //! Replaying a template: a part's columns from its segments, each on its own.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bellpepper_core::{ConstraintSystem as _, SynthesisError};
 use blstrs::Scalar;
@@ -9,7 +10,7 @@ use ff::Field;
 use crate::error::{ColumnName, SynthError};
 use crate::template::{Extent, RowsOut, Template};
 use crate::witness::Witness;
-use crate::{AssignColumns, Pass};
+use crate::{AssignColumns, Pass, Sizes};
 
 /// The columns of a part, cut: ranges for each segment, and what is left for the end.
 #[derive(Debug)]
@@ -20,9 +21,18 @@ pub struct CutColumns<'a> {
     pub rest: RestColumns<'a>,
 }
 
+/// A template that cut columns. Segments are of one cut if they have the same one of these,
+/// which no two cuts share.
+#[derive(Debug)]
+struct Cutter {
+    /// The template's.
+    digest: [u8; 32],
+}
+
 /// Ranges of the columns that belong to one segment.
 #[derive(Debug)]
 pub struct SegmentColumns<'a> {
+    cutter: Arc<Cutter>,
     /// What all blocks share; the first segment writes it.
     shared: Option<AssignColumns<'a>>,
     own: AssignColumns<'a>,
@@ -34,13 +44,16 @@ pub struct SegmentColumns<'a> {
 /// The rows of the inputs, and what is longer than the circuit.
 #[derive(Debug)]
 pub struct RestColumns<'a> {
+    cutter: Arc<Cutter>,
     columns: AssignColumns<'a>,
-    inputs: usize,
 }
 
 /// Inputs of a segment that was filled.
 #[derive(Debug)]
 pub struct FilledSegment {
+    cutter: Arc<Cutter>,
+    /// Its blocks.
+    blocks: Range<usize>,
     /// Those of what is shared, then its own.
     inputs: Vec<Scalar>,
 }
@@ -63,7 +76,8 @@ impl Template {
     /// Cuts columns for `segments` segments of equally many blocks.
     ///
     /// # Errors
-    /// [`SynthError::HintTooSmall`] if a column is too short,
+    /// [`SynthError::HintTooSmall`] if a column is too short, [`SynthError::NoC`] if there is
+    /// one for C which the template [has not](Template::has_c),
     /// [`SynthError::UnevenSegments`] if the blocks cannot be divided like that.
     pub fn cut<'a>(
         &self,
@@ -74,7 +88,8 @@ impl Template {
         if segments == 0 || !blocks.is_multiple_of(segments) {
             return Err(SynthError::UnevenSegments { blocks, segments });
         }
-        self.check_lens(&columns)?;
+        self.check_columns(&columns, self.sizes())?;
+        let cutter = self.cutter();
         let each = blocks / segments;
         let extent = Extent::default().and(each, self.block());
         let (shared, mut left) = split(columns, self.shared());
@@ -84,6 +99,7 @@ impl Template {
             let (own, rest) = split(left, extent);
             left = rest;
             cut.push(SegmentColumns {
+                cutter: Arc::clone(&cutter),
                 shared: shared.take(),
                 own,
                 first: segment * each,
@@ -93,8 +109,8 @@ impl Template {
         Ok(CutColumns {
             segments: cut,
             rest: RestColumns {
+                cutter,
                 columns: left,
-                inputs: self.sizes().inputs,
             },
         })
     }
@@ -104,7 +120,8 @@ impl Template {
     /// segment.
     ///
     /// # Errors
-    /// [`SynthError::HintTooSmall`] if a column is too short,
+    /// [`SynthError::HintTooSmall`] if a column is too short for the segment or for what is
+    /// shared, [`SynthError::NoC`] as for [`cut`](Self::cut),
     /// [`SynthError::NoSuchBlocks`] if the circuit has not all of the blocks.
     pub fn alone<'a>(
         &self,
@@ -122,10 +139,11 @@ impl Template {
         let pairs = [(Some(&own), extent), (shared.as_ref(), self.shared())];
         for (columns, extent) in pairs {
             if let Some(columns) = columns {
-                self.check_extent(columns, extent)?;
+                self.check_columns(columns, extent.sizes())?;
             }
         }
         Ok(SegmentColumns {
+            cutter: self.cutter(),
             shared: shared.map(|columns| split(columns, self.shared()).0),
             own: split(own, extent).0,
             first,
@@ -133,19 +151,16 @@ impl Template {
         })
     }
 
-    fn check_lens(&self, columns: &AssignColumns<'_>) -> Result<(), SynthError> {
-        let want = self.sizes();
-        self.check_extent(
-            columns,
-            Extent {
-                inputs: 0,
-                aux: want.aux,
-                constraints: want.constraints,
-            },
-        )
+    fn cutter(&self) -> Arc<Cutter> {
+        let digest = self.digest();
+        Arc::new(Cutter { digest })
     }
 
-    fn check_extent(&self, columns: &AssignColumns<'_>, want: Extent) -> Result<(), SynthError> {
+    /// Whether columns can take what has these sizes.
+    fn check_columns(&self, columns: &AssignColumns<'_>, want: Sizes) -> Result<(), SynthError> {
+        if columns.c.is_some() && !self.has_c() {
+            return Err(SynthError::NoC);
+        }
         let lens = [
             (ColumnName::Aux, columns.aux.len(), want.aux),
             (ColumnName::A, columns.a.len(), want.constraints),
@@ -158,37 +173,49 @@ impl Template {
         ];
         match lens.into_iter().find(|(_, have, want)| have < want) {
             None => Ok(()),
-            Some((column, have, _)) => Err(SynthError::HintTooSmall {
-                column,
-                have,
-                want: self.sizes(),
-            }),
+            Some((column, have, _)) => Err(SynthError::HintTooSmall { column, have, want }),
+        }
+    }
+
+    /// Whether columns were cut by this template or one of an equal circuit.
+    fn check_cutter(&self, cutter: &Cutter) -> Result<(), SynthError> {
+        if cutter.digest == self.digest() {
+            Ok(())
+        } else {
+            Err(SynthError::OtherTemplate)
         }
     }
 
     /// Fills one segment: `synthesize` runs what all blocks share and then the segment's
     /// [blocks](SegmentColumns::blocks), each in its namespaces, with a witness. What the
     /// [`Cut`](crate::Cut) says to stand apart it must leave out where
-    /// [`Pass::leaves_out`] says so.
+    /// [`Pass::leaves_out`] says so. Values of what is shared must be the same in all segments
+    /// of a part: the columns have those of the first, the rows of each block are evaluated
+    /// from its own segment's. [`finish`](Self::finish) compares the public ones alone.
     ///
     /// # Errors
-    /// [`SynthError::Circuit`] if the circuit refused its witness or has none,
+    /// Before anything is synthesised [`SynthError::OtherTemplate`] if another circuit's
+    /// template cut `columns`, and [`SynthError::NoC`] if one of an equal circuit did, with a
+    /// column for C, which this one [has not](Template::has_c).
+    /// Then [`SynthError::Circuit`] if the circuit refused its witness or has none,
     /// [`SynthError::OtherSegment`] if it is not of the template, [`SynthError::GivenUp`].
-    ///
-    /// # Panics
-    /// If `columns` were cut by a template of other sizes, or have a column for C which
-    /// the template [has not](Template::has_c).
     pub fn fill(
         &self,
         columns: SegmentColumns<'_>,
         synthesize: impl FnOnce(&mut Pass<'_>) -> Result<(), SynthesisError>,
     ) -> Result<FilledSegment, SynthError> {
         let SegmentColumns {
+            cutter,
             shared,
             own,
             first,
             blocks,
         } = columns;
+        self.check_cutter(&cutter)?;
+        let shared_c = shared.as_ref().is_some_and(|shared| shared.c.is_some());
+        if (own.c.is_some() || shared_c) && !self.has_c() {
+            return Err(SynthError::NoC);
+        }
         let AssignColumns { a, b, c, aux } = own;
         let mut beside = Vec::new();
         let (apart, shared_aux, shared_out) = match shared {
@@ -200,7 +227,8 @@ impl Template {
                 (apart, beside.as_mut_slice(), None)
             }
         };
-        let witness = Witness::new(self.shared(), apart, shared_aux, aux);
+        let inputs = self.shared().and(blocks, self.block()).inputs;
+        let witness = Witness::new(self.shared(), inputs, apart, shared_aux, aux);
         let mut pass = Pass::witnessing(witness);
         pass.alloc_input(|| "one", || Ok(Scalar::ONE))?;
         let result = synthesize(&mut pass);
@@ -222,6 +250,8 @@ impl Template {
             self.evaluate_block(first + index, index, &written, out);
         }
         Ok(FilledSegment {
+            cutter,
+            blocks: first..first + blocks,
             inputs: witness.into_inputs(),
         })
     }
@@ -230,27 +260,51 @@ impl Template {
     /// a column is longer than the circuit. `filled` are all segments in the order of
     /// [`CutColumns::segments`]; gives the public inputs, the constant one first.
     ///
-    /// # Panics
-    /// If `filled` are not all segments that were cut with `rest`.
-    pub fn finish(&self, rest: RestColumns<'_>, filled: Vec<FilledSegment>) -> Vec<Scalar> {
-        let RestColumns { columns, inputs } = rest;
-        let mut all = Vec::with_capacity(inputs);
+    /// # Errors
+    /// [`SynthError::OtherTemplate`] if another circuit's template cut the columns,
+    /// [`SynthError::OtherCut`] if `filled` are not all segments that were cut with `rest`,
+    /// in their order, and [`SynthError::OtherShared`] if their shared inputs are not equal.
+    /// Nothing is written then.
+    pub fn finish(
+        &self,
+        rest: RestColumns<'_>,
+        filled: Vec<FilledSegment>,
+    ) -> Result<Vec<Scalar>, SynthError> {
+        let RestColumns { cutter, columns } = rest;
+        self.check_cutter(&cutter)?;
+        let shared = self.shared().inputs;
+        let inputs = self.sizes().inputs;
+        let mut all: Vec<Scalar> = Vec::with_capacity(inputs);
+        let mut block = 0;
         for segment in filled {
-            let own = if all.is_empty() {
-                0
-            } else {
-                self.shared().inputs
-            };
-            all.extend_from_slice(&segment.inputs[own..]);
+            if !Arc::ptr_eq(&segment.cutter, &cutter) || segment.blocks.start != block {
+                return Err(SynthError::OtherCut { block });
+            }
+            // The first segment has them for all.
+            let (own_shared, own) = segment.inputs.split_at(shared);
+            if block == 0 {
+                all.extend_from_slice(own_shared);
+            } else if *own_shared != all[..shared] {
+                return Err(SynthError::OtherShared { block });
+            }
+            all.extend_from_slice(own);
+            block = segment.blocks.end;
         }
-        assert_eq!(all.len(), inputs, "the inputs of all segments");
+        if block != self.blocks() {
+            return Err(SynthError::OtherCut { block });
+        }
+        assert_eq!(
+            all.len(),
+            inputs,
+            "each segment was checked when it was filled"
+        );
         let AssignColumns { a, b, c, aux } = columns;
         a[..inputs].copy_from_slice(&all);
         a[inputs..].fill(Scalar::ZERO);
         for column in [Some(b), c, Some(aux)].into_iter().flatten() {
             column.fill(Scalar::ZERO);
         }
-        all
+        Ok(all)
     }
 }
 

@@ -132,10 +132,6 @@ pub(crate) struct Cursor {
 }
 
 impl Matrix {
-    pub(crate) fn rows(&self) -> usize {
-        self.lens.len()
-    }
-
     /// Bytes that it holds, what it may grow into included.
     pub(crate) fn bytes(&self) -> usize {
         list_bytes(&self.lens) + list_bytes(&self.variables) + list_bytes(&self.coefficients)
@@ -192,13 +188,14 @@ impl Matrix {
             })
     }
 
-    /// Writes the value of each row.
+    /// Writes the value of each row; `out` has a place for each.
     pub(crate) fn evaluate(
         &self,
         coefficients: &Coefficients,
         places: &Places<'_>,
         out: &mut [Scalar],
     ) {
+        assert_eq!(self.lens.len(), out.len(), "a place for each row");
         let mut terms = self.variables.iter().zip(&self.coefficients);
         for (&len, out) in self.lens.iter().zip(out) {
             let mut sum = Scalar::ZERO;
@@ -209,6 +206,10 @@ impl Matrix {
             }
             *out = sum;
         }
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.lens.len()
     }
 
     /// Begins a walk from the first row on.
@@ -323,10 +324,6 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    pub(crate) fn len(&self) -> usize {
-        self.a.rows()
-    }
-
     pub(crate) fn bytes(&self) -> usize {
         self.a.bytes() + self.b.bytes() + self.c.bytes()
     }

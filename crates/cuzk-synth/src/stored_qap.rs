@@ -104,17 +104,17 @@ impl Template {
     ///
     /// # Errors
     /// [`SynthError::TauInDomain`] and [`SynthError::DomainTooLarge`] if there is no
-    /// Lagrange basis, [`SynthError::HintTooSmall`] if a column is too short.
-    ///
-    /// # Panics
-    /// If the template has no C.
+    /// Lagrange basis, [`SynthError::HintTooSmall`] if a column is too short, and
+    /// [`SynthError::NoC`] if the template [has none](Self::has_c).
     pub fn cut_qap<'a>(
         &self,
         aux: QapAux<'a>,
         tau: Scalar,
         pieces: usize,
     ) -> Result<(Vec<QapPiece<'a>>, QapRest<'a>), SynthError> {
-        assert!(self.has_c(), "a key has C, and this template does not");
+        if !self.has_c() {
+            return Err(SynthError::NoC);
+        }
         let want = self.sizes();
         for (column, have) in [
             (ColumnName::A, aux.a.len()),
@@ -251,7 +251,7 @@ fn add_rows(
     [mut a, mut b, mut c]: [PlacesMut<'_>; 3],
 ) {
     let mut walks = [&rows.a, &rows.b, &rows.c].map(|matrix| matrix.walk(coefficients));
-    for _ in 0..rows.len() {
+    for _ in 0..rows.a.rows() {
         let basis = lagrange.next();
         for (walk, places) in walks.iter_mut().zip([&mut a, &mut b, &mut c]) {
             walk.add_row(basis, places);

@@ -36,6 +36,14 @@ impl Extent {
             constraints: self.constraints + times * other.constraints,
         }
     }
+
+    pub(crate) fn sizes(self) -> Sizes {
+        Sizes {
+            inputs: self.inputs,
+            aux: self.aux,
+            constraints: self.constraints,
+        }
+    }
 }
 
 /// A range of what is shared that has no input and no variable of a block's rows.
@@ -302,11 +310,10 @@ impl Template {
     }
 
     fn evaluate(&self, rows: &Rows, places: &Places<'_>, out: RowsOut<'_>) {
-        debug_assert_eq!(rows.len(), out.a.len());
         rows.a.evaluate(&self.coefficients, places, out.a);
         rows.b.evaluate(&self.coefficients, places, out.b);
         if let Some(c) = out.c {
-            assert!(self.with_c, "C was asked of a template without it");
+            assert!(self.with_c, "no column for C is cut or filled without it");
             rows.c.evaluate(&self.coefficients, places, c);
         }
     }

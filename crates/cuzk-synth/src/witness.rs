@@ -44,9 +44,11 @@ pub(crate) struct Witness<'a> {
 }
 
 impl<'a> Witness<'a> {
-    /// `shared_aux` has a place for each shared variable that is not left out.
+    /// `shared_aux` has a place for each shared variable that is not left out. `inputs` is
+    /// how many there are to be, so that no more is held for them.
     pub(crate) fn new(
         shared: Extent,
+        inputs: usize,
         apart: Option<Apart>,
         shared_aux: &'a mut [Scalar],
         aux: &'a mut [Scalar],
@@ -54,7 +56,7 @@ impl<'a> Witness<'a> {
         Self {
             shared,
             apart,
-            inputs: Vec::with_capacity(shared.inputs),
+            inputs: Vec::with_capacity(inputs),
             shared_aux,
             shared_aux_len: 0,
             aux,
@@ -117,6 +119,12 @@ impl<'a> Witness<'a> {
                 return Err(SynthError::OtherSegment { part, have, want });
             }
         }
+        // So many places there are, and those of what is shared are written first.
+        assert_eq!(
+            (self.shared_aux_len, self.aux_len),
+            (self.shared_aux.len(), self.aux.len()),
+            "columns of the template's sizes"
+        );
         Ok(())
     }
 

@@ -111,19 +111,19 @@ impl Squares {
 
     fn segments_are_the_whole(&self) -> Template {
         let template = self.survey().expect("it repeats");
-        self.segments_of_are_the_whole(&template);
-        template
-    }
-
-    fn segments_of_are_the_whole(&self, template: &Template) {
         let (whole, assigned) = self.whole();
         assert_eq!(template.sizes(), assigned.sizes);
         assert_eq!(template.densities(), assigned.densities);
-        let segments = self.blocks;
         let mut apart = dirty(&template.sizes());
-        let cut = template
-            .cut(into(&mut apart), segments)
-            .expect("room enough");
+        assert_eq!(self.fill_all(&template, &mut apart), assigned.inputs);
+        assert!(apart == whole, "{self:?}");
+        template
+    }
+
+    /// A segment for each block, the last one first; gives the inputs.
+    fn fill_all(&self, template: &Template, columns: &mut GrownColumns) -> Vec<Scalar> {
+        let segments = self.blocks;
+        let cut = template.cut(into(columns), segments).expect("room enough");
         let mut filled: Vec<_> = (0..segments)
             .zip(cut.segments)
             .rev()
@@ -135,8 +135,7 @@ impl Squares {
             })
             .collect();
         filled.reverse();
-        assert_eq!(template.finish(cut.rest, filled), assigned.inputs);
-        assert!(apart == whole, "{self:?}");
+        template.finish(cut.rest, filled).expect("all of the cut")
     }
 }
 
@@ -271,23 +270,35 @@ fn inputs_of_another_block_are_out_of_reach() {
     assert_eq!(uncut, Uncut::Reaches { block: 1, row: 0 });
 }
 
+/// The same columns are filled anew, with the same template: what a panic left in them of
+/// another part is gone.
 #[test]
-fn a_panic_in_any_block_leaves_the_template_whole() {
+fn what_a_panic_in_any_block_leaves_is_overwritten() {
     let template = PLAIN.survey().expect("it repeats");
+    let (whole, assigned) = PLAIN.whole();
     for bad in 0..PLAIN.blocks {
         let mut columns = dirty(&template.sizes());
         let cut = template.cut(into(&mut columns), 4).expect("room enough");
         for (block, columns) in cut.segments.into_iter().enumerate() {
             let fill = || {
                 template.fill(columns, |pass| {
-                    assert!(block != bad, "a fault of the test");
+                    if block == bad {
+                        // All that is shared and some of the block.
+                        for _ in 0..template.shared().aux + PLAIN.rows / 2 {
+                            pass.alloc(|| "another", || Ok(Scalar::from(5)))?;
+                        }
+                        panic!("a fault of the test");
+                    }
                     PLAIN.synthesize(pass, block..block + 1, true)
                 })
             };
             let filled = catch_unwind(AssertUnwindSafe(fill));
             assert_eq!(filled.is_err(), block == bad);
         }
-        PLAIN.segments_of_are_the_whole(&template);
+        assert!(columns != whole, "block {bad} is not filled");
+        let inputs = PLAIN.fill_all(&template, &mut columns);
+        assert_eq!(inputs, assigned.inputs);
+        assert!(columns == whole, "after block {bad}");
     }
 }
 

@@ -350,11 +350,15 @@ fn hints_survive_the_process_and_refuse_what_they_do_not_know() {
         .collect();
     assert_eq!(names, ["hints.json"], "no partial file is left");
 
-    let later = "is of version 2, this program knows up to 1";
+    let later = "is of version 2, this program reads version 1";
     for (text, want) in [
         ("{\"version\":1,\"shapes\":{", "EOF while parsing"),
         ("{\"shapes\":{}}", "missing field `version`"),
         ("{\"version\":2,\"shapes\":{}}", later),
+        (
+            "{\"version\":0,\"shapes\":{}}",
+            "is of version 0, this program reads version 1",
+        ),
         // A later version may keep other things in other places.
         ("{\"more\":1,\"shapes\":[],\"version\":2}", later),
         (

@@ -253,7 +253,7 @@ proptest! {
                 })
                 .collect();
             filled.reverse();
-            let inputs = template.finish(cut.rest, filled);
+            let inputs = template.finish(cut.rest, filled).expect("all of the cut");
             prop_assert_eq!(&inputs, &assigned.inputs);
             prop_assert_eq!(&apart.0, &whole.0);
         }
@@ -481,4 +481,31 @@ fn a_segment_of_another_circuit_is_refused() {
             if want == template.sizes()),
         "{error}"
     );
+}
+
+#[test]
+fn a_key_wants_the_rows_of_c_and_long_columns() {
+    let circuit = squares();
+    let survey = |with_c| {
+        let blank = |pass: &mut Pass<'_>| circuit.synthesize(pass, 0..circuit.count, true);
+        let found = survey(CUT, Extend::Whole, with_c, LIMIT_BYTES, blank);
+        found.expect("a blank circuit").expect("it repeats")
+    };
+    let refused = |template: &Template, len: usize| {
+        let [mut a, mut b, mut c] = [(); 3].map(|()| vec![Scalar::ZERO; len]);
+        let aux = QapAux {
+            a: &mut a,
+            b: &mut b,
+            c: &mut c,
+        };
+        let cut = template.cut_qap(aux, Scalar::from(7), 1).map(|_| ());
+        cut.expect_err("nothing to evaluate")
+    };
+    let template = survey(true);
+    let aux = template.sizes().aux;
+    assert!(matches!(refused(&survey(false), aux), SynthError::NoC));
+    assert!(matches!(
+        refused(&template, aux - 1),
+        SynthError::HintTooSmall { have, .. } if have == aux - 1
+    ));
 }

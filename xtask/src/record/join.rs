@@ -1,4 +1,5 @@
-//! Records of one measurement that was made in several runs, as one.
+//! Records of one measurement that was made in several runs, as one; and a record of which
+//! some cases were measured again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,19 +11,68 @@ use super::file::Record;
 
 /// Joins files.
 pub(super) fn run(paths: &[PathBuf], out: &Path) -> anyhow::Result<bool> {
-    let mut records = Vec::new();
-    for path in paths {
-        let place = || path.display().to_string();
-        let text = std::fs::read_to_string(path).with_context(place)?;
-        records.push(Record::parse(&text).with_context(place)?);
-    }
-    let joined = join(records)?;
+    let records: anyhow::Result<_> = paths.iter().map(|path| read(path)).collect();
+    write(&join(records?)?, out)
+}
+
+/// Puts the cases of a later file in place of those of an earlier one.
+pub(super) fn run_renew(before: &Path, after: &Path, out: &Path) -> anyhow::Result<bool> {
+    write(&renew(read(before)?, read(after)?)?, out)
+}
+
+fn read(path: &Path) -> anyhow::Result<Record> {
+    let place = || path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(place)?;
+    Record::parse(&text).with_context(place)
+}
+
+fn write(record: &Record, out: &Path) -> anyhow::Result<bool> {
     std::fs::create_dir_all(out).with_context(|| out.display().to_string())?;
-    let path = out.join(format!("{}.json", joined.name));
-    let text = serde_json::to_string_pretty(&joined)? + "\n";
+    let path = out.join(format!("{}.json", record.name));
+    let text = serde_json::to_string_pretty(record)? + "\n";
     std::fs::write(&path, text).with_context(|| path.display().to_string())?;
     println!("{}", path.display());
     Ok(true)
+}
+
+/// What each case has that another commit than the record's measured.
+const COMMIT: &str = "commit";
+
+/// The later record with what the earlier one has besides: those cases name their commit.
+///
+/// # Errors
+/// If they are not of one measurement on one machine, or one was made with changes that no
+/// commit has.
+fn renew(before: Record, mut after: Record) -> anyhow::Result<Record> {
+    let of = |record: &Record| (record.name.clone(), record.claim.clone());
+    if of(&before) != of(&after) || before.machine != after.machine {
+        bail!("{:?} is of another measurement or machine", after.command);
+    }
+    if before.dirty || after.dirty {
+        bail!("changes that no commit has were measured");
+    }
+    let mut tuning = before.tuning;
+    list_both(&mut tuning, &mut after.tuning);
+    if tuning != after.tuning {
+        bail!("{:?} was run with other settings", after.command);
+    }
+    let mut again = std::mem::take(&mut after.cases);
+    for mut case in before.cases {
+        match again.iter().position(|later| later.case == case.case) {
+            Some(at) => case = again.remove(at),
+            None => {
+                let commit = before.commit.as_str().into();
+                case.more.entry(COMMIT.to_owned()).or_insert(commit);
+            }
+        }
+        after.cases.push(case);
+    }
+    after.cases.append(&mut again);
+    after.command = match before.command.contains(&after.command) {
+        true => before.command,
+        false => format!("{} && {}", before.command, after.command),
+    };
+    Ok(after)
 }
 
 /// All cases in one record.
@@ -122,6 +172,38 @@ mod tests {
             written,
             serde_json::from_str::<serde_json::Value>(WELL).expect("JSON")
         );
+    }
+
+    #[test]
+    fn cases_that_were_measured_again_replace_the_others_which_name_their_commit() {
+        let before = record("", "");
+        let mut after = record("0123456789abcdef", "fedcba9876543210");
+        after.command = "cuzk-bench peer-prove --small --out DIR".to_owned();
+        let kept = before.cases[0].case.clone();
+        after.cases.remove(0);
+        after.cases[0].more.insert("parts".to_owned(), 7.into());
+        after.cases.extend(record("2^26", "2^28").cases.pop());
+        let commit = Value::from(before.commit.as_str());
+        let renewed = renew(before, after).expect("of one measurement");
+        let told: Vec<_> = renewed
+            .cases
+            .iter()
+            .map(|case| (case.case.as_str(), case.more.get(COMMIT).cloned()))
+            .collect();
+        let expected = [
+            (kept.as_str(), Some(commit)),
+            ("2^26", None),
+            ("2^28", None),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(renewed.cases[1].more["parts"], 7);
+        assert!(renewed.commit.starts_with("fedc"), "{}", renewed.commit);
+        for (from, to) in [
+            ("peer-prove\",", "peer\","),
+            ("\"dirty\": false", "\"dirty\": true"),
+        ] {
+            renew(record("", ""), record(from, to)).expect_err(from);
+        }
     }
 
     #[test]

@@ -65,6 +65,17 @@ enum Action {
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
     },
+    /// Put cases that were measured again in place of those of an earlier record. What is
+    /// left of that keeps its own commit.
+    Renew {
+        /// The earlier file.
+        before: PathBuf,
+        /// The later one.
+        after: PathBuf,
+        /// Folder of the record; one that is there is replaced.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
 }
 
 /// Does what was asked; whether every record that was read is well.
@@ -83,6 +94,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Resul
         Action::Plot { records } => plot_some(workspace, records),
         Action::Page => write_generated(workspace, |_| true),
         Action::Join { records, out } => join::run(records, out),
+        Action::Renew { before, after, out } => join::run_renew(before, after, out),
     }
 }
 

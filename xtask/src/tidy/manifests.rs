@@ -43,7 +43,7 @@ const UNKNOWN_TO: [(&str, &[&str], &str); 8] = [
 /// Dependencies that only a feature brings, and no default one: a crate, the
 /// beginnings of their names, the feature.
 const OPTIONAL: [(&str, &[&str], &str); 2] = [
-    ("cuzk-pinned", &["cudarc", "libc"], "cuda"),
+    ("cuzk-pinned", &["cudarc"], "cuda"),
     ("cuzk-gpu", &["cudarc", "sppark"], "cuda"),
 ];
 

@@ -7,10 +7,10 @@ use cuzk_budget::{Budget, LimitRule, MemoryReading};
 use cuzk_gpu::{
     Backend, BackendError, DeviceBuffers, DeviceOptions, DeviceReport, devices, open_device,
 };
-use cuzk_pinned::{StagingOptions, page_locked_memory};
+use cuzk_pinned::{Pages, StagingOptions, page_locked_memory};
 
 use super::{BACKEND_QUEUE_MAX, Proving, StartError, page_locked_limit, quotient, threads};
-use crate::config::{Config, DevicePolicy};
+use crate::config::{Config, DevicePolicy, HugePages};
 use crate::placement::ColumnMemory;
 
 /// Bytes of each of the two buffers through which keys go to a device.
@@ -44,7 +44,7 @@ pub(super) fn open(config: &Config, budget: &Budget) -> Result<Proving, NoDevice
     let threads = threads(config.threads);
     let mut page_locked = None;
     while let (None, Some(device)) = (&page_locked, chosen.first()) {
-        match page_locked_memory(device.ordinal, threads) {
+        match page_locked_memory(device.ordinal, threads, page_locked_pages(config)) {
             Ok(memory) => page_locked = Some(memory),
             Err(reason) => {
                 left_out.add(format!("device {}: {reason}", device.ordinal))?;
@@ -57,11 +57,8 @@ pub(super) fn open(config: &Config, budget: &Budget) -> Result<Proving, NoDevice
     };
     let limit = page_locked_limit(config, budget.limit_bytes())
         .map_err(|error| NoDevice::Wrong(error.into()))?;
-    let mut memory = ColumnMemory::heap(budget.clone()).with_page_locked(
-        limit,
-        page_locked.backing,
-        page_locked.locker,
-    );
+    let ordinary = ColumnMemory::on_pages(budget.clone(), config.tuning.huge_pages, threads);
+    let mut memory = ordinary.with_page_locked(limit, page_locked.backing, page_locked.locker);
     // With one device out of service the others get its parts too.
     let queue_len_max = BACKEND_QUEUE_MAX * chosen.len();
     let mut backends = Vec::new();
@@ -84,6 +81,14 @@ pub(super) fn open(config: &Config, budget: &Budget) -> Result<Proving, NoDevice
         tracing::warn!(reason, "proofs are made on the other devices");
     }
     Ok((backends, memory))
+}
+
+/// The pages that page-locked memory is asked on.
+fn page_locked_pages(config: &Config) -> Pages {
+    match config.tuning.huge_pages {
+        HugePages::Auto | HugePages::Always => Pages::Huge,
+        HugePages::Never => Pages::Ordinary,
+    }
 }
 
 /// Devices that are named and cannot be used.

@@ -133,7 +133,9 @@ type Proving = (Vec<Arc<dyn Backend>>, ColumnMemory);
 fn proving(config: &Config, budget: &Budget) -> Result<Proving, StartError> {
     let on_cpu = |reason: &str| -> Result<Proving, StartError> {
         let backend = cpu_backend(config.threads, &config.tuning)?;
-        let memory = ColumnMemory::heap(budget.clone()).without_page_locked(reason);
+        let huge = config.tuning.huge_pages;
+        let memory = ColumnMemory::on_pages(budget.clone(), huge, threads(config.threads));
+        let memory = memory.without_page_locked(reason);
         Ok((vec![Arc::new(backend)], memory))
     };
     let twin = config.tuning.twin;

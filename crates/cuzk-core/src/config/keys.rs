@@ -7,7 +7,7 @@ use cuzk_gpu::{DEVICE_SLOTS_MAX, DEVICE_WINDOW_BITS};
 use super::device::DeviceChoice;
 use super::serve::{MESSAGE_BYTES_LIMIT, Preload};
 use super::tuning::{
-    DevicePolicy, Dispatch, KeyTier, Placement, PlacementRefused, Sizing, Synthesis,
+    DevicePolicy, Dispatch, HugePages, KeyTier, Placement, PlacementRefused, Sizing, Synthesis,
 };
 use super::value::{show_address, show_limit, show_text};
 use super::{Config, PointCheck, Value};
@@ -463,6 +463,15 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| format!("{:?}", config.tuning.placement_refused.to_string()),
+    },
+    Key {
+        name: "tuning.huge_pages",
+        what: "whether columns lie in huge pages: auto (page-locked ones do, where there are any), always or never",
+        set: |config, value| {
+            config.tuning.huge_pages = HugePages::parse(value.word()?)?;
+            Ok(())
+        },
+        show: |config| format!("{:?}", config.tuning.huge_pages.to_string()),
     },
     Key {
         name: "tuning.key_batch",

@@ -20,7 +20,8 @@ pub use keys::KEYS;
 pub use load::{ConfigError, Loaded, Origin, load};
 pub use serve::{Preload, ServeConfig};
 pub use tuning::{
-    DevicePolicy, Dispatch, KeyTier, Placement, PlacementRefused, Sizing, Synthesis, Tuning,
+    DevicePolicy, Dispatch, HugePages, KeyTier, Placement, PlacementRefused, Sizing, Synthesis,
+    Tuning,
 };
 pub use value::Value;
 pub use watchdog::Watchdog;
@@ -126,6 +127,7 @@ impl Config {
                 dispatch: Dispatch::Reactive,
                 placement: Placement::Auto,
                 placement_refused: PlacementRefused::Wait,
+                huge_pages: HugePages::Auto,
                 key_batch: 1,
                 early_start: true,
                 window_bits: None,

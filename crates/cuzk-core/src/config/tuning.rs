@@ -19,6 +19,8 @@ pub struct Tuning {
     pub placement: Placement,
     /// What happens where page-locked memory is refused.
     pub placement_refused: PlacementRefused,
+    /// Whether the memory of columns is asked on huge pages.
+    pub huge_pages: HugePages,
     /// Where proofs are made on a device, begin one when its first column is there, and not
     /// when all are.
     pub early_start: bool,
@@ -80,6 +82,19 @@ pub enum PlacementRefused {
     FallBack,
     /// It is an error, also where a wait would bring it.
     Fail,
+}
+
+/// Whether the memory of columns is asked on huge pages. That is advice to the kernel, which
+/// gives ordinary ones where it has no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugePages {
+    /// Page-locked memory is; of ordinary memory the allocator and the kernel decide.
+    Auto,
+    /// All of it, ordinary memory mapped buffer by buffer.
+    Always,
+    /// None of it, mapped in the same way, also where the kernel would give huge pages by
+    /// itself.
+    Never,
 }
 
 /// How the columns of a part get their length.
@@ -170,4 +185,5 @@ words!(DevicePolicy {
     RequireGpu = "require-gpu"
 });
 words!(PlacementRefused { Wait = "wait", FallBack = "fall-back", Fail = "fail" });
+words!(HugePages { Auto = "auto", Always = "always", Never = "never" });
 words!(KeyTier { Auto = "auto", Resident = "resident", File = "file" });

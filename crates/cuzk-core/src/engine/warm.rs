@@ -15,7 +15,7 @@ use crate::CircuitSpec;
 use crate::error::ProveError;
 use crate::schedule::Priority;
 use crate::stage;
-use crate::templates::{CutCircuit, TEMPLATES};
+use crate::templates::{InUse, TEMPLATES};
 
 /// What is planned, by the names in the plan.
 const COLUMNS: Consumer = Consumer("columns");
@@ -98,7 +98,6 @@ impl Engine {
         let warmed = pool.warm(&lens).map_err(ProveError::Warm);
         // From here on they may be reclaimed, as idle columns may.
         drop(stored);
-        self.budget().idle_grew();
         warmed?;
         let kept = self.kept(&needs);
         self.shared.keep(kept);
@@ -107,7 +106,7 @@ impl Engine {
 
     /// The stored rows of circuits that repeat, the largest first. A survey that panics
     /// stores nothing, and keeps no other circuit cold.
-    fn store(&self, circuits: &[&dyn CircuitSpec], needs: &[Need]) -> Vec<Arc<CutCircuit>> {
+    fn store(&self, circuits: &[&dyn CircuitSpec], needs: &[Need]) -> Vec<InUse> {
         let shared = &self.shared;
         let pieces = circuits.iter().zip(needs).collect();
         let store = |_, (circuit, need): (&&dyn CircuitSpec, &Need)| {
@@ -129,11 +128,7 @@ impl Engine {
     }
 
     /// The plan for as many parts as fit beside stored rows, and how many these are.
-    fn fitting(
-        &self,
-        needs: &[Need],
-        stored: &[Arc<CutCircuit>],
-    ) -> Result<(Plan, usize), ProveError> {
+    fn fitting(&self, needs: &[Need], stored: &[InUse]) -> Result<(Plan, usize), ProveError> {
         let mut parts = needs.iter().map(|need| need.parts_max).max().unwrap_or(1);
         loop {
             let plan = self.plan(needs, stored, parts as u64)?;
@@ -171,12 +166,7 @@ impl Engine {
     }
 
     /// One line for each consumer of `parts` parts of each circuit.
-    fn plan(
-        &self,
-        needs: &[Need],
-        stored: &[Arc<CutCircuit>],
-        parts: u64,
-    ) -> Result<Plan, ProveError> {
+    fn plan(&self, needs: &[Need], stored: &[InUse], parts: u64) -> Result<Plan, ProveError> {
         let budget = self.budget();
         let mut plan = Plan::new(&*budget.name(), budget.limit_bytes());
         for Need {
@@ -218,7 +208,7 @@ impl Engine {
 
     /// The most that a part takes beside its columns: for its proof or, before, for what its
     /// segments hold at the same time.
-    fn work_bytes(&self, needs: &[Need], stored: &[Arc<CutCircuit>]) -> u64 {
+    fn work_bytes(&self, needs: &[Need], stored: &[InUse]) -> u64 {
         let threads = self.shared.crew.threads();
         let proofs = needs.iter().map(|need| need.work_bytes);
         let segments = stored.iter().map(|cut| cut.beside_bytes(threads));
@@ -231,7 +221,7 @@ impl Engine {
     fn check_columns(
         &self,
         needs: &[Need],
-        stored: &[Arc<CutCircuit>],
+        stored: &[InUse],
         parts: u64,
     ) -> Result<(), BudgetError> {
         let pool = self.shared.placing.pool(&self.shared.memory);

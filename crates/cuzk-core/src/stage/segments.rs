@@ -97,12 +97,15 @@ pub(super) fn fill(
         Unfinished::Failed(error) => Unwritten::Synth(error),
     })?;
     shared.metrics.syntheses_cut.add(1);
-    Ok(template.finish(columns.rest, filled))
+    template
+        .finish(columns.rest, filled)
+        .map_err(Unwritten::Synth)
 }
 
 /// Columns that were made with a template may have been wrong although the witness is
 /// not, or the device was: the next part is synthesised whole, what was found is forgotten,
-/// and the circuit is surveyed anew. The second time it stays whole.
+/// and the circuit is surveyed anew. If that finds other rows, it stays whole after the
+/// next doubt.
 pub(super) fn distrust(shared: &Shared, job: &Job) {
     let circuit = job.circuit.id();
     if let Some(doubts) = shared.templates.doubt(&circuit) {

@@ -1,8 +1,6 @@
 //! The survey: whether a circuit repeats where it is said to, found out at its first part
 //! or before the first job.
 
-use std::sync::Arc;
-
 use cuzk_budget::{BudgetError, Reservation};
 use cuzk_gpu::{CColumn, Key};
 use cuzk_synth::{Cut, CutHint, Extend, Pass, Template, Uncut, survey};
@@ -10,7 +8,7 @@ use cuzk_synth::{Cut, CutHint, Extend, Pass, Template, Uncut, survey};
 use super::{Job, Shared, refused, sizes_from_key};
 use crate::config::{Sizing, Synthesis};
 use crate::error::Failure;
-use crate::templates::{CutCircuit, Found, Seen, Surveying};
+use crate::templates::{Found, InUse, Seen, Surveying};
 use crate::{CircuitId, CircuitSpec, Obstacle};
 
 /// Bytes that a survey may take, and a template at the most: twice what a challenge of a
@@ -24,7 +22,7 @@ const SURVEY_BYTES_MIN: u64 = 1 << 16;
 const BYTES_PER_ROW: u64 = 160;
 
 /// A circuit as what it repeats, or why it is synthesised whole.
-pub(super) type Known = Result<Arc<CutCircuit>, Obstacle>;
+pub(super) type Known = Result<InUse, Obstacle>;
 
 /// Why parts of circuits that repeat are not synthesised in segments, or that they are.
 pub(crate) fn asked(shared: &Shared) -> Result<bool, Obstacle> {
@@ -37,11 +35,7 @@ pub(crate) fn asked(shared: &Shared) -> Result<bool, Obstacle> {
 
 /// Stores the rows of a circuit before a part of it asks for them. None if they are not
 /// asked for, or cannot be stored, which is told: its first part will meet the same.
-pub(crate) fn store(
-    shared: &Shared,
-    circuit: &dyn CircuitSpec,
-    key: &Key,
-) -> Option<Arc<CutCircuit>> {
+pub(crate) fn store(shared: &Shared, circuit: &dyn CircuitSpec, key: &Key) -> Option<InUse> {
     let (Ok(true), Some(cut)) = (asked(shared), circuit.cut()) else {
         return None;
     };

@@ -57,10 +57,7 @@ pub(crate) fn synthesise(
         Some(Ok((cut, beside_bytes))) => {
             let inputs = segments::fill(shared, job, &cut, part, circuit.as_ref(), columns);
             let written = inputs.map(|inputs| (inputs, Arc::clone(&cut.shape)));
-            drop(cut);
             work.shrink(beside_bytes).expect("it grew by as much");
-            // Its template may be idle now.
-            shared.memory.budget().idle_grew();
             (Filling::Segments, written)
         }
         None => (
@@ -83,7 +80,9 @@ pub(crate) fn synthesise(
             tracing::warn!(circuit = %job.circuit.id(), ?want, "a capacity hint was too small");
             return Ok(Filled::Outgrown(want));
         }
-        Err(Unwritten::Synth(source @ SynthError::OtherSegment { .. })) => {
+        Err(Unwritten::Synth(
+            source @ (SynthError::OtherSegment { .. } | SynthError::OtherShared { .. }),
+        )) => {
             // Whether the part or the template is of another circuit, the whole tells.
             segments::distrust(shared, job);
             return Err(Failure::ours(ProveError::Synthesis { part, source }));

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use cuzk_budget::{Budget, BudgetError};
-use cuzk_core::config::{Placement, PlacementRefused, Sizing};
+use cuzk_core::config::{HugePages, Placement, PlacementRefused, Sizing};
 use cuzk_core::{ColumnMemory, Engine, JobHandle, ProveError};
 use cuzk_pinned::{
     Backing, FaultyBacking, PageLocker, PretendBacking, PretendLock, StagingOptions,
@@ -498,4 +498,29 @@ fn memory_for_keys_is_set_aside() {
         memory.key_memory(column_bytes[0]).is_err(),
         "set aside for the others"
     );
+}
+
+#[test]
+fn ordinary_columns_lie_on_the_pages_that_were_asked_for() {
+    let mut proofs = Vec::new();
+    for (huge, capacity) in [
+        (HugePages::Auto, 1),
+        (HugePages::Always, 4096),
+        (HugePages::Never, 4096),
+    ] {
+        for placement in [Placement::Heap, Placement::Register] {
+            let locker = PageLocker::new(PretendLock::default(), 8192);
+            let memory = ColumnMemory::on_pages(Budget::new(PLENTY), huge, NonZero::<usize>::MIN)
+                .with_page_locked(PLENTY, LOCKED, locker);
+            // What is mapped is whole pages; the allocator gives what was asked.
+            assert_eq!(memory.heap_pool().capacity_of(1), Some(capacity), "{huge}");
+            let house = house(placement, PlacementRefused::Wait);
+            let (engine, _) = start(&house, memory);
+            let reply = submit(&engine).wait().expect("a good job");
+            assert_eq!(reply.placement(), placement.to_string(), "{huge}");
+            proofs.push(reply.proof.clone());
+        }
+    }
+    proofs.dedup();
+    assert_eq!(proofs.len(), 1, "the same witness and blinding");
 }

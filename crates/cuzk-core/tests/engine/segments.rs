@@ -460,8 +460,8 @@ fn what_goes_wrong_in_a_segment_ends_its_job_alone() {
     prove(&engine, &chains(None, 1)).expect("a good job");
 }
 
-/// Such a part is told by the whole, as everywhere. The circuit is surveyed again, and
-/// after the second such part no more.
+/// Such a part is told by the whole, as everywhere. The circuit is surveyed again, and found
+/// to be what it was: however many such parts there are, good ones are made in segments.
 #[test]
 fn a_part_of_another_shape_is_synthesised_whole_and_refused() {
     let mut house = house(&[Chains::new(None)]);
@@ -472,7 +472,8 @@ fn a_part_of_another_shape_is_synthesised_whole_and_refused() {
         fault: Some(Fault::MoreRows(2)),
         ..good.clone()
     };
-    for (round, after) in [[2, 1, 0], [2, 3, 0]].into_iter().enumerate() {
+    let rounds = [[2, 1, 0], [3, 2, 0], [4, 3, 0]];
+    for (round, after) in rounds.into_iter().enumerate() {
         let error = prove(&engine, &bad).expect_err("another shape").to_string();
         let want_error = "part 0: its densities are not those of circuit chains";
         assert_eq!(error, want_error);

@@ -158,5 +158,6 @@ fn in_segments(part: &dyn Part, template: &Template) -> (GrownColumns, Vec<Scala
         .collect();
     filled.reverse();
     let inputs = template.finish(cut.rest, filled);
+    let inputs = inputs.expect("all segments of the part, in order");
     (columns, inputs)
 }

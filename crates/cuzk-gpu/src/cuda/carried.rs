@@ -319,23 +319,19 @@ impl<'a, 'o> Carried<'a, 'o> {
     ) -> Streamed<'o> {
         let owner = self.owner;
         let batch = owner.options.key_batch;
-        let is_loaded = || host_key.is_some_and(|key| key.is_loaded());
-        guest.ready();
-        if let First::Invited(streamed) = guest.enough(batch).await {
-            return streamed;
-        }
-        // Before the turn to compute, which nobody keeps while another brings a key. One
+        // The turn to compute comes last: nobody keeps it while another brings a key. One
         // pass at a time has it, so one at a time fetches a key to stay in host memory.
-        let mut staging = None;
-        if !is_loaded() {
-            match guest.or_invited(owner.staging.take()).await {
-                First::Invited(streamed) => return streamed,
-                First::Own(taken) => staging = Some(taken),
-            }
-        }
-        let turn = match guest.or_invited(owner.compute.take()).await {
+        let own = || async {
+            let staging = match host_key.is_some_and(|key| key.is_loaded()) {
+                true => None,
+                false => Some(owner.staging.take().await),
+            };
+            (staging, owner.compute.take().await)
+        };
+        guest.ready();
+        let (staging, turn) = match guest.enough(batch, own).await {
             First::Invited(streamed) => return streamed,
-            First::Own(turn) => turn,
+            First::Own(own) => own,
         };
         let origin = match host_key {
             Some(key) if key.is_loaded() => Origin::Host(Rc::clone(key)),

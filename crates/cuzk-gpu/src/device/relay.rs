@@ -195,20 +195,38 @@ impl<K: PartialEq + Clone, T> Guest<'_, K, T> {
         self.lobby.news.tell();
     }
 
-    /// Waits until `count` of its key are ready, itself among them, or all of them, unless
-    /// it is invited before.
-    pub(crate) async fn enough(&mut self, count: usize) -> First<(), T> {
+    /// Waits until `count` of its key are ready, itself among them, or all of them, and then
+    /// for what it needs to lead them, unless it is invited before. What came too late, when
+    /// those that were ready had gone with another, is given back: those on their way may
+    /// need it.
+    pub(crate) async fn enough<A, Own>(
+        &mut self,
+        count: usize,
+        own: impl Fn() -> Own,
+    ) -> First<A, T>
+    where
+        Own: Future<Output = A>,
+    {
+        let lobby = self.lobby;
         loop {
-            let moment = self.lobby.news.now();
-            let (ready, coming) = self.of_its_key();
-            if coming == 0 || ready >= count {
-                return First::Own(());
+            let moment = lobby.news.now();
+            if !self.has_enough(count) {
+                if let First::Invited(with) = self.or_invited(lobby.news.since(moment)).await {
+                    return First::Invited(with);
+                }
+                continue;
             }
-            let lobby = self.lobby;
-            if let First::Invited(with) = self.or_invited(lobby.news.since(moment)).await {
-                return First::Invited(with);
+            match self.or_invited(own()).await {
+                First::Own(_) if !self.has_enough(count) => {}
+                first => return first,
             }
         }
+    }
+
+    /// Whether `count` of its key are ready, or none is on its way.
+    fn has_enough(&self, count: usize) -> bool {
+        let (ready, coming) = self.of_its_key();
+        coming == 0 || ready >= count
     }
 
     /// How many of its key are ready, and how many on their way.
@@ -220,7 +238,7 @@ impl<K: PartialEq + Clone, T> Guest<'_, K, T> {
     }
 
     /// Waits for something, unless it is invited before.
-    pub(crate) async fn or_invited<A>(&mut self, own: impl Future<Output = A>) -> First<A, T> {
+    async fn or_invited<A>(&mut self, own: impl Future<Output = A>) -> First<A, T> {
         let mut own = pin!(own);
         let invited = self.invited.as_mut().expect("it is ready");
         poll_fn(|context| {
@@ -334,11 +352,18 @@ mod tests {
     }
 
     /// Proofs with these keys, all there at once, in passes of up to `count`: the numbers
-    /// of those that went together.
-    fn passes(keys: &[char], count: usize) -> Vec<Vec<usize>> {
+    /// of those that went together. From number `late` on they need a turn to compute
+    /// before they are ready, which the first pass keeps for a while.
+    fn passes(keys: &[char], count: usize, late: usize) -> Vec<Vec<usize>> {
         let lobby = Lobby::<char, usize>::default();
         let (uploads, compute) = (Turn::new(()), Turn::new(()));
         let led_by = RefCell::new(vec![Vec::new(); keys.len()]);
+        let a_pass_before = async {
+            let _turn = compute.take().await;
+            for _ in 0..64 {
+                give_way().await;
+            }
+        };
         let tasks = keys.iter().enumerate().map(|(number, &key)| -> Task<'_> {
             let (lobby, uploads, compute, led_by) = (&lobby, &uploads, &compute, &led_by);
             Box::pin(async move {
@@ -347,23 +372,25 @@ mod tests {
                     let _turn = uploads.take().await;
                     give_way().await;
                 }
+                if number >= late {
+                    let _turn = compute.take().await;
+                    give_way().await;
+                }
                 guest.ready();
-                let leader = match guest.enough(count).await {
+                let leader = match guest.enough(count, || compute.take()).await {
                     First::Invited(leader) => leader,
-                    First::Own(()) => match guest.or_invited(compute.take()).await {
-                        First::Invited(leader) => leader,
-                        First::Own(_turn) => {
-                            let others = guest.lead(count - 1);
-                            others.into_iter().for_each(|other| other.send(number));
-                            give_way().await;
-                            number
-                        }
-                    },
+                    First::Own(_turn) => {
+                        let others = guest.lead(count - 1);
+                        others.into_iter().for_each(|other| other.send(number));
+                        give_way().await;
+                        number
+                    }
                 };
                 led_by.borrow_mut()[leader].push(number);
             })
         });
-        run_all(tasks.collect());
+        let before: Task<'_> = Box::pin(a_pass_before);
+        run_all(std::iter::once(before).chain(tasks).collect());
         let mut passes = led_by.into_inner();
         passes.iter_mut().for_each(|pass| pass.sort_unstable());
         passes.retain(|pass| !pass.is_empty());
@@ -373,11 +400,18 @@ mod tests {
 
     #[test]
     fn those_on_their_way_are_waited_for_and_no_others() {
-        assert_eq!(passes(&['a'; 4], 4), [[0, 1, 2, 3]]);
-        assert_eq!(passes(&['a'; 4], 2), [[0, 1], [2, 3]]);
-        assert_eq!(passes(&['a'; 3], 1), [[0], [1], [2]]);
-        let mixed = passes(&['a', 'b', 'a', 'b', 'a'], 4);
+        assert_eq!(passes(&['a'; 4], 4, 4), [[0, 1, 2, 3]]);
+        assert_eq!(passes(&['a'; 4], 2, 4), [[0, 1], [2, 3]]);
+        assert_eq!(passes(&['a'; 3], 1, 0), [[0], [1], [2]]);
+        let mixed = passes(&['a', 'b', 'a', 'b', 'a'], 4, 5);
         assert_eq!(mixed, [vec![0, 2, 4], vec![1, 3]]);
+    }
+
+    /// The fifth was ready with four others, who then went without it.
+    #[test]
+    fn who_is_left_over_waits_again_for_those_on_their_way() {
+        assert_eq!(passes(&['a'; 8], 4, 5), [[0, 1, 2, 3], [4, 5, 6, 7]]);
+        assert_eq!(passes(&['a'; 6], 4, 5), [vec![0, 1, 2, 3], vec![4, 5]]);
     }
 
     #[test]
@@ -389,7 +423,7 @@ mod tests {
             Box::pin(async {
                 let mut guest = lobby.enter('a');
                 guest.ready();
-                assert!(matches!(guest.enough(2).await, First::Own(())));
+                assert!(matches!(guest.enough(2, || async {}).await, First::Own(())));
                 led.set(Some(guest.lead(1).len()));
             }),
             Box::pin(async {

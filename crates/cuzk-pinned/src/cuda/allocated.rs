@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cudarc::driver::{CudaContext, result, sys};
 
 use super::driver::reason;
-use super::mapping::for_each_stripe;
 use super::times::{BackingTimes, Spans};
 use super::{PAGE_BYTES, whole_pages};
 use crate::backing::Backing;
 use crate::error::BackingError;
+use crate::mapping::for_each_stripe;
 use crate::page_lock::Trouble;
 
 /// Page-locked memory of the driver's own allocation, locked for every device,

@@ -2,7 +2,7 @@
 //!
 //! Two backings: [`CudaBacking`] asks the driver for memory,
 //! [`RegisteredBacking`] maps memory itself, on huge pages where they are
-//! offered, and has the driver lock it. The driver is loaded at run time: both
+//! offered and not declined, and has the driver lock it. The driver is loaded at run time: both
 //! build and start where there is none, and [`open`] says what is missing.
 //!
 //! Both lock memory for every device of the process, and neither asks for
@@ -10,7 +10,6 @@
 
 mod allocated;
 mod driver;
-mod mapping;
 mod registered;
 mod times;
 
@@ -27,26 +26,20 @@ use std::sync::Arc;
 
 use crate::device::PageLockedMemory;
 use crate::error::CudaError;
+use crate::mapping::{PAGE_BYTES, Pages, whole_pages};
 use crate::page_lock::PageLocker;
 
-/// One huge-page mapping a buffer, registered, and a lock for ordinary buffers.
+/// One mapping a buffer, registered, and a lock for ordinary buffers.
 pub(crate) fn page_locked_memory(
     ordinal: usize,
     threads: NonZero<usize>,
+    pages: Pages,
 ) -> Result<PageLockedMemory, CudaError> {
     let context = open(ordinal)?;
-    let options = RegisterOptions::with_threads(threads);
+    let mut options = RegisterOptions::with_threads(threads);
+    options.pages = pages;
     let chunk_bytes = options.chunk_bytes;
     let locker = PageLocker::new(DriverLock::new(Arc::clone(&context)), chunk_bytes);
     let backing = Arc::new(RegisteredBacking::new(context, options)?);
     Ok(PageLockedMemory { backing, locker })
-}
-
-/// Bytes of a page: what is page-locked is whole pages.
-const PAGE_BYTES: usize = 4096;
-
-/// Rounds up to whole pages; `None` where no slice can be so large.
-fn whole_pages(bytes: usize) -> Option<usize> {
-    let rounded = bytes.checked_next_multiple_of(PAGE_BYTES)?;
-    isize::try_from(rounded).ok().map(|_| rounded)
 }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, sys};
 
 use super::driver::reason;
-use super::mapping::Mapping;
 use super::times::{BackingTimes, Spans};
 use super::{PAGE_BYTES, whole_pages};
 use crate::backing::Backing;
 use crate::error::{BackingError, CudaError};
+use crate::mapping::{Mapping, Pages};
 use crate::page_lock::{LOCK_BYTES_MAX, PageLock, Trouble, is_chunk, lock_chunks, unlock_chunks};
 
 /// How memory is registered.
@@ -25,14 +25,17 @@ pub struct RegisterOptions {
     pub chunk_bytes: usize,
     /// Threads that touch the memory first.
     pub threads: NonZero<usize>,
+    /// The pages that it is asked on.
+    pub pages: Pages,
 }
 
 impl RegisterOptions {
-    /// Chunks of 32 GiB, so that a column is one at every size in use.
+    /// Huge pages, and chunks of 32 GiB, so that a column is one at every size in use.
     pub fn with_threads(threads: NonZero<usize>) -> Self {
         Self {
             chunk_bytes: 32 << 30,
             threads,
+            pages: Pages::Huge,
         }
     }
 
@@ -47,7 +50,7 @@ impl RegisterOptions {
     }
 }
 
-/// Anonymous memory on huge pages where they are offered, touched in parallel,
+/// Anonymous memory, on huge pages where they are offered and wanted, touched in parallel,
 /// then page-locked for every device.
 ///
 /// What the driver refuses to lock is given back whole, with an error. The
@@ -121,7 +124,10 @@ unsafe impl Backing for RegisteredBacking {
         if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) {
             return Err(self.refuse(bytes, "not a number of whole pages".to_owned()));
         }
-        let mapping = self.spans.allocate.time(|| Mapping::new(bytes));
+        let mapping = self
+            .spans
+            .allocate
+            .time(|| Mapping::new(bytes, self.options.pages));
         let mut mapping = mapping.map_err(|error| self.refuse(bytes, error.to_string()))?;
         self.spans
             .touch

@@ -2,7 +2,6 @@
 //! what the driver really does.
 
 use std::collections::BTreeMap;
-use std::mem::MaybeUninit;
 use std::num::NonZero;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
@@ -10,7 +9,6 @@ use std::sync::{Arc, Mutex};
 use cudarc::driver::{CudaContext, result};
 use cuzk_budget::{Budget, Consumer, Priority, Wait};
 
-use super::mapping::{Mapping, for_each_stripe};
 use super::*;
 use crate::{
     AcquireError, AcquireRequest, Backing, CudaError, Fence, PageLock, PageLocker, PinnedPool,
@@ -21,6 +19,7 @@ const THREADS: NonZero<usize> = NonZero::new(3).unwrap();
 const OPTIONS: RegisterOptions = RegisterOptions {
     chunk_bytes: 4 * PAGE_BYTES,
     threads: THREADS,
+    pages: Pages::Huge,
 };
 
 fn request(buffers: &[usize]) -> AcquireRequest<'_> {
@@ -146,7 +145,7 @@ fn chunks_are_whole_pages_below_64_gib() {
     let made = |chunk_bytes| {
         let options = RegisterOptions {
             chunk_bytes,
-            threads: THREADS,
+            ..OPTIONS
         };
         RegisteredBacking::with_lock(Box::new(Books::default()), options).map(|_| ())
     };
@@ -173,38 +172,6 @@ fn sizes_are_rounded_to_pages_and_odd_ones_refused() {
     let more_than_there_is = (1 << 62) - PAGE_BYTES;
     let error = backing.allocate(more_than_there_is).unwrap_err();
     assert_eq!(error.bytes, more_than_there_is);
-}
-
-#[test]
-fn mappings_start_on_a_huge_page_and_are_zero() {
-    for pages in [1, 511, 512, 513] {
-        let bytes = pages * PAGE_BYTES;
-        let mut mapping = Mapping::new(bytes).unwrap();
-        assert_eq!(mapping.start().addr().get() % (2 << 20), 0);
-        mapping.touch(THREADS);
-        let start = mapping.into_start();
-        // SAFETY: a mapping of so many bytes, zero since it is new.
-        let memory = unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes) };
-        assert!(memory.iter().all(|&byte| byte == 0));
-        // SAFETY: given away just now.
-        drop(unsafe { Mapping::from_start(start, bytes) });
-    }
-}
-
-#[test]
-fn stripes_cover_memory_once() {
-    // None, one byte, and lengths around the stripe of 32 MiB.
-    for len in [0, 1, (32 << 20) - 1, 32 << 20, (64 << 20) + 1] {
-        let mut memory = vec![MaybeUninit::new(0_u8); len];
-        for_each_stripe(&mut memory, THREADS, |stripe| {
-            for byte in stripe {
-                // SAFETY: all of it is initialised above.
-                *byte = MaybeUninit::new(unsafe { byte.assume_init() } + 1);
-            }
-        });
-        // SAFETY: as above.
-        assert!(memory.iter().all(|byte| unsafe { byte.assume_init() } == 1));
-    }
 }
 
 #[test]

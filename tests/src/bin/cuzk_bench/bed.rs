@@ -12,7 +12,7 @@ use cuzk_budget::{Consumer, Priority, Wait};
 use cuzk_core::CircuitSpec;
 use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate_with};
 use cuzk_gpu::fixed_base::Multiplier;
-use cuzk_gpu::{CircuitSizes, Key, KeyChecks, PointCheck};
+use cuzk_gpu::{CircuitSizes, Key, KeyChecks, PointCheck, Section};
 use cuzk_pinned::{AcquireRequest, PinnedBacking, PinnedPool};
 use cuzk_tests::mixed::Mixed;
 
@@ -91,6 +91,13 @@ pub(crate) fn sizes(circuit: Mixed) -> CircuitSizes {
         aux: (1 << circuit.log_size) - 3,
         constraints: 1 << circuit.log_size,
     }
+}
+
+/// Bytes of a key's points, as a device has them.
+pub(crate) fn key_bytes(key: &Key) -> u64 {
+    let count = |section| key.count(section) as u64;
+    let g1 = [Section::H, Section::L, Section::A, Section::BG1];
+    g1.map(|section| count(section) * 96).iter().sum::<u64>() + count(Section::BG2) * 192
 }
 
 /// A key file that was made here. Where a device brings its points, it checks them.

@@ -5,11 +5,13 @@
 #[cfg(feature = "cuda")]
 mod device;
 mod job;
+mod pages;
 mod prove;
 mod samples;
 mod settings;
 mod synth;
 mod terms;
+mod trim;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -8,7 +8,7 @@
 //! fewer samples where its share of the time is over.
 
 mod allocation;
-mod device;
+pub(crate) mod device;
 mod host;
 mod load;
 mod memory;

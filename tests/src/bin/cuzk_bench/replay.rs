@@ -2,10 +2,10 @@
 //! what it did with its time. Nothing is synthesised meanwhile and no buffer allocated:
 //! what stands still here is the device's own fault.
 
-mod feed;
+pub(crate) mod feed;
 mod figures;
 mod place;
-mod prepared;
+pub(crate) mod prepared;
 pub(crate) mod scaling;
 
 use std::collections::BTreeMap;
@@ -105,7 +105,7 @@ impl Tier {
     }
 
     /// What a proof says of it.
-    fn of_proof(self) -> KeyTier {
+    pub(crate) fn of_proof(self) -> KeyTier {
         match self {
             Self::Resident => KeyTier::Resident,
             Self::Pinned => KeyTier::Pinned,

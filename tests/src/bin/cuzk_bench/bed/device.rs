@@ -12,14 +12,14 @@ use cuzk_budget::Budget;
 use cuzk_core::circuit_shape;
 use cuzk_gpu::cuda::CudaBackend;
 use cuzk_gpu::{Backend, CircuitShape, Columns, Key, ProveRequest, Proved};
-use cuzk_gpu::{DeviceBuffers, DeviceOptions, KeyMemory, Section};
+use cuzk_gpu::{DeviceBuffers, DeviceOptions, KeyMemory};
 use cuzk_pinned::cuda::{RegisterOptions, RegisteredBacking};
 use cuzk_pinned::{PinnedPool, PoolOptions};
 use cuzk_synth::{AssignColumns, assign};
 use cuzk_tests::mixed::Mixed;
 use tempfile::TempDir;
 
-use super::{buffers, key_in, open_key, sizes};
+use super::{buffers, key_bytes, key_in, open_key, sizes};
 
 /// Bytes of each of the two buffers through which a key is loaded.
 const STAGING_BYTES: usize = 64 << 20;
@@ -71,9 +71,23 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) fn open(device: usize, adjust: impl FnOnce(&mut DeviceOptions)) -> Result<Self> {
+        Self::open_with(device, None, adjust)
+    }
+
+    /// With `host_keys` bytes of page-locked memory for keys.
+    pub(crate) fn open_with(
+        device: usize,
+        host_keys: Option<u64>,
+        adjust: impl FnOnce(&mut DeviceOptions),
+    ) -> Result<Self> {
         let pool = pool(device)?;
-        let gpu = start(device, &pool, None, adjust)?;
+        let gpu = start(device, &pool, host_keys, adjust)?;
         Ok(Self { gpu, pool })
+    }
+
+    /// Its page-locked memory.
+    pub(crate) fn pool(&self) -> &PinnedPool {
+        &self.pool
     }
 
     /// The circuit synthesised, and its key: found under `keys` or made there, or without
@@ -142,12 +156,7 @@ pub(crate) struct Laid<'a> {
 impl Laid<'_> {
     /// Bytes of the points that a device loads.
     pub(crate) fn key_bytes(&self) -> u64 {
-        let count = |section| self.key.count(section) as u64;
-        let g1 = [Section::H, Section::L, Section::A, Section::BG1];
-        g1.into_iter()
-            .map(|section| count(section) * 96)
-            .sum::<u64>()
-            + count(Section::BG2) * 192
+        key_bytes(&self.key)
     }
 
     /// Opens the key's file anew, in place of the key that was used until now.

@@ -13,11 +13,15 @@ use cuzk_core::{Blinding, Config, Engine, JobOptions, ProofReply, Workload};
 use cuzk_filecoin::PROOF_BYTES;
 use cuzk_gpu::fixed_base::OnCpu;
 
-use super::{On, Options, Run, Runner, Timer, job};
+use super::trim::{Trim, resident_bytes};
+use super::{On, Options, Run, Runner, Timer, job, pages};
 use crate::bed::{key_in, open_key};
 
 /// The same for every setting, so that all give the same bytes.
 const BLINDING: Blinding = Blinding::Seeded(5);
+
+/// Switches that only this workload has: when freed memory goes back to the system.
+const OWN: [&str; 1] = ["trim"];
 
 /// Of a device's memory, what all engines take together, in percent.
 const DEVICE_PERCENT: u64 = 90;
@@ -30,25 +34,46 @@ pub(super) fn with(options: &Options, drive: impl FnOnce(Runner<'_>) -> Result<(
     let params = make_key(options, workload.as_ref(), keys)?;
     let mut engines = Vec::new();
     for (setting, switches) in options.settings.iter().zip(options.switches()?) {
+        let place = || format!("setting {}", setting.name);
         let config = config(options, keys);
         let engine = switches
-            .apply(config, &[])
+            .apply(config, &OWN)
             .and_then(|config| Ok(Engine::from_config(&config)?))
-            .with_context(|| format!("setting {}", setting.name))?;
-        engines.push(engine);
+            .with_context(place)?;
+        let trim = switches.own("trim").map(str::parse::<Trim>);
+        engines.push((engine, trim.transpose().with_context(place)?));
     }
     let key = open_key(&params)?;
     let mut expected: Option<Vec<u8>> = None;
     drive(&mut |setting, spoil| {
-        let timer = Timer::start();
-        let options = JobOptions {
-            blinding: BLINDING,
-            ..JobOptions::default()
+        let (engine, trim) = &engines[setting];
+        let job = || -> Result<ProofReply> {
+            let options = JobOptions {
+                blinding: BLINDING,
+                ..JobOptions::default()
+            };
+            Ok(engine.submit(Arc::clone(&workload), options)?.wait()?)
         };
-        let reply = engines[setting]
-            .submit(Arc::clone(&workload), options)?
-            .wait()?;
-        let times = timer.told();
+        let timed = |on_path: &mut dyn FnMut()| {
+            let timer = Timer::start();
+            let reply = job()?;
+            on_path();
+            Ok((reply, timer.told()))
+        };
+        let (reply, times) = match trim {
+            None => timed(&mut || {})?,
+            Some(trim) => {
+                let untimed = || job().map(|_| ());
+                let ((reply, mut times), took) = trim.around(untimed, timed)?;
+                if let Some(took) = took {
+                    times.insert("trim_ms".to_owned(), took.as_secs_f64() * 1e3);
+                }
+                if let Some(bytes) = resident_bytes() {
+                    times.insert("resident_bytes".to_owned(), bytes as f64);
+                }
+                (reply, times)
+            }
+        };
         let mut bytes = reply.proof.clone();
         if spoil {
             // The sign of C: another point of the curve.
@@ -103,6 +128,7 @@ fn told(times: BTreeMap<String, f64>, reply: &ProofReply) -> Run {
         ("tier".to_owned(), reply.tier.clone()),
         ("placement".to_owned(), reply.placement().to_owned()),
         ("synthesis".to_owned(), reply.synthesis()),
+        ("huge_pages".to_owned(), pages::offered()),
     ]);
     Run { metrics, used }
 }

@@ -1,15 +1,19 @@
 //! The synthesis of one part, alone: no key, no memory of a pool, no proof.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use anyhow::{Context, Result, bail, ensure};
 use blstrs::Scalar;
-use cuzk_core::config::{Sizing, Synthesis};
-use cuzk_core::{Config, Part};
+use cuzk_budget::Budget;
+use cuzk_core::config::{HugePages, Sizing, Synthesis};
+use cuzk_core::{ColumnMemory, Config, Part};
 use cuzk_filecoin::FilecoinCircuit;
+use cuzk_gpu::{CColumn, ColumnLayout, Columns};
 use cuzk_synth::{AssignColumns, Sizes, Template, assign, assign_growing, count};
 
-use super::{Options, Run, Runner, Timer, job};
+use super::{Options, Run, Runner, Timer, job, pages};
+use crate::bed::buffers;
 use crate::synth::counting::{Cost, counted};
 use crate::synth::segments::{fill, template};
 
@@ -18,44 +22,49 @@ use crate::synth::segments::{fill, template};
 struct Way {
     synthesis: Synthesis,
     sizing: Sizing,
+    pages: HugePages,
     with_c: bool,
     threads: usize,
 }
 
-/// Columns that a pool would have: allocated once, and touched.
-struct Owned {
-    a: Vec<Scalar>,
-    b: Vec<Scalar>,
-    c: Vec<Scalar>,
-    aux: Vec<Scalar>,
+/// Columns of an engine's memory on such pages: taken once, and touched.
+fn columns_on(pages: HugePages, sizes: &Sizes) -> Result<Columns> {
+    let threads = std::thread::available_parallelism()?;
+    let memory = ColumnMemory::on_pages(Budget::new(1 << 40), pages, threads);
+    let layout = ColumnLayout {
+        rows: sizes.constraints,
+        aux: sizes.aux,
+        c: CColumn::Synthesised,
+    };
+    let bytes: Vec<usize> = layout.lens().iter().map(|len| len * 32).collect();
+    let buffers = buffers(memory.heap_pool(), &bytes)?;
+    Ok(Columns::from_buffers(buffers, &layout))
 }
 
-impl Owned {
-    fn new(sizes: &Sizes) -> Self {
-        let ones = |len| vec![Scalar::from(1); len];
-        Self {
-            a: ones(sizes.constraints),
-            b: ones(sizes.constraints),
-            c: ones(sizes.constraints),
-            aux: ones(sizes.aux),
-        }
+/// Where to write.
+fn places(columns: &mut Columns, with_c: bool) -> AssignColumns<'_> {
+    let c = columns.c.as_mut().filter(|_| with_c);
+    AssignColumns {
+        a: columns.a.scalars_mut(),
+        b: columns.b.scalars_mut(),
+        c: c.map(|c| c.scalars_mut()),
+        aux: columns.aux.scalars_mut(),
     }
+}
 
-    fn columns(&mut self, with_c: bool) -> AssignColumns<'_> {
-        AssignColumns {
-            a: &mut self.a,
-            b: &mut self.b,
-            c: with_c.then_some(&mut self.c[..]),
-            aux: &mut self.aux,
-        }
-    }
+/// The columns, with c where it is wanted.
+fn scalars(columns: &Columns, with_c: bool) -> impl Iterator<Item = &[Scalar]> {
+    let c = columns.c.as_ref().filter(|_| with_c);
+    let all = [Some(&columns.a), Some(&columns.b), c, Some(&columns.aux)];
+    all.into_iter().flatten().map(|column| column.scalars())
+}
 
-    fn is_like(&self, other: &Self, with_c: bool) -> bool {
-        self.a == other.a
-            && self.b == other.b
-            && self.aux == other.aux
-            && (!with_c || self.c == other.c)
-    }
+/// Where they lie.
+fn addresses(columns: &Columns) -> Vec<Range<usize>> {
+    scalars(columns, true)
+        .map(<[Scalar]>::as_ptr_range)
+        .map(|range| range.start.addr()..range.end.addr())
+        .collect()
 }
 
 /// Makes what all settings share and lets them run.
@@ -65,29 +74,39 @@ pub(super) fn with(options: &Options, drive: impl FnOnce(Runner<'_>) -> Result<(
     let ways = ways(options)?;
     let templates = templates(options, &ways)?;
     let sizes = count(|pass| workload.circuit().synthesize_blank(pass))?.sizes;
-    let mut expected = Owned::new(&sizes);
-    let whole = assign(expected.columns(true), |pass| part.synthesize_whole(pass))?;
+    let mut expected = columns_on(HugePages::Auto, &sizes)?;
+    let whole = assign(places(&mut expected, true), |pass| {
+        part.synthesize_whole(pass)
+    })?;
     ensure!(whole.sizes == sizes, "the witness has other sizes");
-    let mut owned = Owned::new(&sizes);
+    // Settings with the same pages have the same columns, as one engine has.
+    let mut owned: Vec<(HugePages, Columns)> = Vec::new();
+    for way in &ways {
+        if owned.iter().all(|(pages, _)| *pages != way.pages) {
+            owned.push((way.pages, columns_on(way.pages, &sizes)?));
+        }
+    }
     let mut costs: BTreeMap<usize, Cost> = BTreeMap::new();
     drive(&mut |setting, spoil| {
         let way = ways[setting];
         let template = templates[usize::from(way.with_c)].as_ref();
+        let owned = owned.iter_mut().find(|(pages, _)| *pages == way.pages);
+        let (_, owned) = owned.context("columns of each kind")?;
         let timer = Timer::start();
-        let mut inputs = once(way, part.as_ref(), template, &mut owned)?;
+        let mut inputs = once(way, part.as_ref(), template, owned)?;
         let mut metrics = timer.told();
         if spoil {
             inputs.pop();
         }
         ensure!(
-            inputs == whole.inputs && owned.is_like(&expected, way.with_c),
+            inputs == whole.inputs && scalars(owned, way.with_c).eq(scalars(&expected, way.with_c)),
             "other columns than the whole circuit's"
         );
         let cost = match costs.get(&setting) {
             Some(cost) => cost,
             None => {
                 // Not timed: counting slows who allocates most.
-                let run = || once(way, part.as_ref(), template, &mut owned);
+                let run = || once(way, part.as_ref(), template, owned);
                 let (done, cost) = counted(run);
                 done?;
                 costs.entry(setting).or_insert(cost)
@@ -105,7 +124,13 @@ pub(super) fn with(options: &Options, drive: impl FnOnce(Runner<'_>) -> Result<(
         if let Some(instructions) = cost.instructions.filter(|count| *count > 0) {
             metrics.insert("instructions".to_owned(), instructions as f64);
         }
-        let used = BTreeMap::from([("threads".to_owned(), way.threads.to_string())]);
+        if let Some(bytes) = pages::huge_bytes(&addresses(owned)) {
+            metrics.insert("huge_bytes".to_owned(), bytes as f64);
+        }
+        let used = BTreeMap::from([
+            ("threads".to_owned(), way.threads.to_string()),
+            ("huge_pages".to_owned(), pages::offered()),
+        ]);
         Ok(Run { metrics, used })
     })
 }
@@ -118,6 +143,7 @@ fn ways(options: &Options) -> Result<Vec<Way>> {
         ways.push(Way {
             synthesis: config.tuning.synthesis,
             sizing: config.tuning.sizing,
+            pages: config.tuning.huge_pages,
             with_c: !config.tuning.c_from_ab,
             threads: match (config.tuning.synthesis, config.tuning.sizing) {
                 (Synthesis::Segments, Sizing::Exact) if config.threads == 0 => cores,
@@ -155,9 +181,9 @@ fn once(
     way: Way,
     part: &dyn Part,
     template: Option<&Template>,
-    owned: &mut Owned,
+    owned: &mut Columns,
 ) -> Result<Vec<Scalar>> {
-    let columns = owned.columns(way.with_c);
+    let columns = places(owned, way.with_c);
     match (way.sizing, way.synthesis) {
         (Sizing::Exact, Synthesis::Segments) => {
             let Some(template) = template else {

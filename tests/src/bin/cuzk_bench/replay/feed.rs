@@ -9,12 +9,12 @@ use cuzk_gpu::{Backend, KeyTier, Pending, Phase};
 use super::prepared::Prepared;
 
 /// A part that was proved.
-pub(super) struct Made {
+pub(crate) struct Made {
     pub(super) submitted: Instant,
     /// When its proof was there.
     pub(super) replied: Instant,
-    pub(super) phases: Vec<Phase>,
-    pub(super) tier: Option<KeyTier>,
+    pub(crate) phases: Vec<Phase>,
+    pub(crate) tier: Option<KeyTier>,
 }
 
 /// A part under way.
@@ -38,7 +38,7 @@ impl Flying {
 
 /// Proves `parts` parts, `in_flight` of them submitted at any time, and compares each proof.
 /// They begin with one assignment after the other.
-pub(super) fn feed(
+pub(crate) fn feed(
     backend: &dyn Backend,
     prepared: &mut Prepared,
     parts: usize,

@@ -5,18 +5,16 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use blstrs::Scalar;
 use cuzk_core::circuit_shape;
-use cuzk_gpu::{
-    Backend, CircuitShape, Column, ColumnLayout, Columns, Key, ProveRequest, Section, Upload,
-};
+use cuzk_gpu::{Backend, CircuitShape, Column, ColumnLayout, Columns, Key, ProveRequest, Upload};
 use cuzk_pinned::PinnedPool;
 use cuzk_synth::{AssignColumns, Assigned, assign};
 use cuzk_tests::mixed::Mixed;
 
 use super::feed::feed;
-use crate::bed::{buffers, sizes};
+use crate::bed::{buffers, key_bytes, sizes};
 
 /// The assignments, with the circuit's key.
-pub(super) struct Prepared {
+pub(crate) struct Prepared {
     pool: PinnedPool,
     circuit: Mixed,
     layout: ColumnLayout,
@@ -44,7 +42,7 @@ struct Assignment {
 
 impl Prepared {
     /// Synthesises `count` witnesses of the circuit, side by side.
-    pub(super) fn new(
+    pub(crate) fn new(
         pool: &PinnedPool,
         circuit: Mixed,
         backend: &dyn Backend,
@@ -115,9 +113,7 @@ impl Prepared {
 
     /// Bytes of the points that a backend uses.
     pub(super) fn key_bytes(&self) -> u64 {
-        let count = |section| self.key.count(section) as u64;
-        let g1 = [Section::H, Section::L, Section::A, Section::BG1];
-        g1.map(|section| count(section) * 96).iter().sum::<u64>() + count(Section::BG2) * 192
+        key_bytes(&self.key)
     }
 
     /// Bytes of page-locked memory, of the pool's.
@@ -127,7 +123,7 @@ impl Prepared {
     }
 
     /// Proves each alone, where that was not done before, and verifies it.
-    pub(super) fn expect_alone(&mut self, backend: &dyn Backend) -> Result<()> {
+    pub(crate) fn expect_alone(&mut self, backend: &dyn Backend) -> Result<()> {
         for _ in 0..self.len() {
             feed(backend, self, 1, 1)?;
         }
@@ -140,6 +136,14 @@ impl Prepared {
         assignments
             .map(|assignment| assignment.expected.as_deref())
             .collect()
+    }
+
+    /// Spoils what the assignment whose turn it is gave alone: its next proof is another.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn spoil(&mut self) {
+        if let Some(expected) = &mut self.assignments[self.next].expected {
+            expected[0] ^= 1;
+        }
     }
 
     /// A request with assignment `at`; the columns are gone until they are given back.

@@ -71,11 +71,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         "two devices of one host that are fed at the same time prove at least 1.9 times the \
          parts of one alone, each busy for 95 % of the time",
         format!(
-            "cuzk-bench scaling --devices {} --log-size {} --full-share {} --parts {} --pairs {} \
-             --out DIR",
+            "cuzk-bench scaling --devices {} --log-size {} --full-share {} --tier {} --slots {} \
+             --parts {} --pairs {} --out DIR",
             devices.join(","),
             list(&options.log_size),
             options.full_share,
+            options.tier.name(),
+            options.slots,
             options.parts,
             options.pairs
         ),

@@ -42,7 +42,7 @@ pub(crate) fn fill(
     let filled = in_threads(threads, cut.segments, |segment, columns| {
         Ok(template.fill(columns, |pass| part.synthesize(segment, pass))?)
     })?;
-    Ok(template.finish(cut.rest, filled))
+    Ok(template.finish(cut.rest, filled)?)
 }
 
 /// Does pieces of work by so many threads, and tells what they gave in their order.
