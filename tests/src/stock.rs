@@ -17,7 +17,7 @@ use crate::request::RequestFile;
 /// after the other.
 ///
 /// # Errors
-/// If the file is no request of a size up to 512 MiB, or what the verifier says of
+/// If the file is no request, or what the verifier says of
 /// what it cannot judge.
 pub fn accepts(file: &RequestFile, proof: &[u8]) -> Result<bool> {
     match file.kind()? {
@@ -46,6 +46,8 @@ fn verify_seal(file: &RequestFile, proof: &[u8]) -> Result<bool> {
         RegisteredSealProof::StackedDrg2KiBV1_1,
         RegisteredSealProof::StackedDrg8MiBV1_1,
         RegisteredSealProof::StackedDrg512MiBV1_1,
+        RegisteredSealProof::StackedDrg32GiBV1_1,
+        RegisteredSealProof::StackedDrg64GiBV1_1,
     ];
     seal::verify_seal(
         registered(file, 5, &known)?,
@@ -64,6 +66,8 @@ fn verify_update(file: &RequestFile, proof: &[u8]) -> Result<bool> {
         RegisteredUpdateProof::StackedDrg2KiBV1,
         RegisteredUpdateProof::StackedDrg8MiBV1,
         RegisteredUpdateProof::StackedDrg512MiBV1,
+        RegisteredUpdateProof::StackedDrg32GiBV1,
+        RegisteredUpdateProof::StackedDrg64GiBV1,
     ];
     update::verify_empty_sector_update_proof(
         registered(file, 0, &known)?,
@@ -90,11 +94,15 @@ fn verify_window(file: &RequestFile, proof: &[u8]) -> Result<bool> {
         RegisteredPoStProof::StackedDrgWindow2KiBV1,
         RegisteredPoStProof::StackedDrgWindow8MiBV1,
         RegisteredPoStProof::StackedDrgWindow512MiBV1,
+        RegisteredPoStProof::StackedDrgWindow32GiBV1,
+        RegisteredPoStProof::StackedDrgWindow64GiBV1,
     ];
     let second = [
         RegisteredPoStProof::StackedDrgWindow2KiBV1_2,
         RegisteredPoStProof::StackedDrgWindow8MiBV1_2,
         RegisteredPoStProof::StackedDrgWindow512MiBV1_2,
+        RegisteredPoStProof::StackedDrgWindow32GiBV1_2,
+        RegisteredPoStProof::StackedDrgWindow64GiBV1_2,
     ];
     let registered = registered(file, 5, &first).or_else(|_| registered(file, 10, &second))?;
     let replicas = replicas(file, registered)?;
@@ -111,6 +119,8 @@ fn verify_winning(file: &RequestFile, proof: &[u8]) -> Result<bool> {
         RegisteredPoStProof::StackedDrgWinning2KiBV1,
         RegisteredPoStProof::StackedDrgWinning8MiBV1,
         RegisteredPoStProof::StackedDrgWinning512MiBV1,
+        RegisteredPoStProof::StackedDrgWinning32GiBV1,
+        RegisteredPoStProof::StackedDrgWinning64GiBV1,
     ];
     let registered = registered(file, 0, &known)?;
     let replicas = replicas(file, registered)?;

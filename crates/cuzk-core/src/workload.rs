@@ -71,6 +71,13 @@ pub trait CircuitSpec: Send + Sync {
         None
     }
 
+    /// Whether all blocks of the [`cut`](Self::cut) use the same variables of what they share,
+    /// as far as the circuit tells. Its test key is begun from the first block then; one
+    /// of which this is not true is made twice.
+    fn is_uniform(&self) -> bool {
+        true
+    }
+
     /// Segments of its parts, as far as the circuit tells: threads that a synthesis of one
     /// can use. Without a word of it, as many as there are where it is cut.
     fn segments(&self) -> usize {

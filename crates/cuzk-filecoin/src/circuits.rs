@@ -120,6 +120,11 @@ impl CircuitSpec for FilecoinCircuit {
         Some(Cut { depth, name, apart })
     }
 
+    /// Each challenge of an update uses its own of those that are drawn before.
+    fn is_uniform(&self) -> bool {
+        self.kind != ProofKind::SnapDeals
+    }
+
     fn segments(&self) -> usize {
         let size = self.sector_size;
         match self.kind {

@@ -207,3 +207,42 @@ impl ColumnLayout {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cuzk_budget::{Budget, Consumer, Priority, Wait};
+    use cuzk_pinned::{AcquireRequest, HeapBacking, PinnedPool, PoolOptions};
+
+    use super::*;
+
+    /// The largest columns that are proved have 2^27 scalars, which is four gibibytes: what
+    /// lies behind them is found. Only the pages that are written take memory.
+    #[test]
+    fn scalars_past_four_gibibytes_are_where_they_were_written() {
+        const LEN: usize = (1 << 27) + 2;
+        let bytes = Column::bytes(LEN).expect("they fit");
+        let budget = Budget::new(5 << 30);
+        let pool = PinnedPool::new(budget.clone(), HeapBacking, PoolOptions::STANDARD);
+        let request = AcquireRequest {
+            buffers: &[bytes],
+            bytes: 0,
+            consumer: Consumer("a long column"),
+            wait: Wait::with_priority(Priority::NORMAL),
+        };
+        let acquired = pool.try_acquire(&request).expect("room for one");
+        assert!(budget.usage().used_bytes >= bytes as u64);
+        let buffer = acquired.buffers.into_iter().next().expect("one buffer");
+        let mut column = Column::new(buffer, LEN);
+        let places = [0, (1 << 27) - 1, 1 << 27, LEN - 1];
+        for (value, at) in (1..).zip(places) {
+            column.scalars_mut()[at] = Scalar::from(value);
+        }
+        for (value, at) in (1..).zip(places) {
+            assert_eq!(column.scalars()[at], Scalar::from(value), "{at}");
+        }
+        let start = (1 << 32) / size_of::<Scalar>();
+        assert_eq!(column.scalars()[start], Scalar::from(3));
+        column.shorten(1 << 27);
+        assert_eq!(column.scalars().last(), Some(&Scalar::from(2)));
+    }
+}

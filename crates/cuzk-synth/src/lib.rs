@@ -111,6 +111,7 @@ mod template;
 mod uncut;
 
 mod replay;
+mod stored_qap;
 mod witness;
 
 mod explain;
@@ -132,6 +133,7 @@ pub use pass::Pass;
 pub use qap::{QapAtTau, QapColumns, qap};
 pub use replay::{CutColumns, FilledSegment, RestColumns, SegmentColumns};
 pub use sizes::Sizes;
+pub use stored_qap::{QapAux, QapPart, QapPiece, QapRest};
 pub use survey::{Cut, Extend, survey};
 pub use template::{Extent, Template};
 pub use uncut::Uncut;

@@ -140,7 +140,8 @@ fn scaled(coefficient: &Scalar, basis: Scalar) -> Scalar {
 }
 
 /// `L_i(tau) = Z(tau)/m * w^i / (tau - w^i)` for i = 0, 1, …, a block at a time.
-struct Lagrange {
+#[derive(Clone, Debug)]
+pub(crate) struct Lagrange {
     tau: Scalar,
     root: Scalar,
     next_root: Scalar,
@@ -151,7 +152,7 @@ struct Lagrange {
 }
 
 impl Lagrange {
-    fn new(constraints: usize, tau: Scalar) -> Result<Self, SynthError> {
+    pub(crate) fn new(constraints: usize, tau: Scalar) -> Result<Self, SynthError> {
         let domain = constraints
             .checked_next_power_of_two()
             .filter(|domain| domain.trailing_zeros() <= Scalar::S)
@@ -179,7 +180,17 @@ impl Lagrange {
         })
     }
 
-    fn next(&mut self) -> Scalar {
+    /// The same basis from a row on.
+    pub(crate) fn starting(&self, row: usize) -> Self {
+        Self {
+            next_root: self.root.pow_vartime([row as u64]),
+            block: Vec::new(),
+            at: 0,
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> Scalar {
         if self.at == self.block.len() {
             self.fill();
         }

@@ -52,6 +52,9 @@ pub(crate) fn place(code: u32) -> (Place, usize) {
 /// Values by place, in the order of [`Place`].
 pub(crate) type Places<'a> = [&'a [Scalar]; 4];
 
+/// Sums by place, in the same order.
+pub(crate) type PlacesMut<'a> = [&'a mut [Scalar]; 4];
+
 /// A variable's code with its coefficient.
 pub(crate) type Term = (u32, Scalar);
 
@@ -205,6 +208,20 @@ impl Matrix {
         }
     }
 
+    pub(crate) fn rows(&self) -> usize {
+        self.lens.len()
+    }
+
+    /// Begins a walk from the first row on.
+    pub(crate) fn walk<'a>(&'a self, coefficients: &'a Coefficients) -> Walk<'a> {
+        Walk {
+            lens: self.lens.iter(),
+            variables: self.variables.iter(),
+            codes: self.coefficients.iter(),
+            coefficients: &coefficients.values,
+        }
+    }
+
     /// Calls `mark` with each variable that the rows use, as often as they do.
     pub(crate) fn variables(&self, mut mark: impl FnMut(Place, usize)) {
         for &variable in &self.variables {
@@ -239,6 +256,33 @@ impl Matrix {
             .iter()
             .for_each(|code| add(&code.to_le_bytes()));
         hash.update(&bytes);
+    }
+}
+
+/// A walk over the rows of a matrix.
+pub(crate) struct Walk<'a> {
+    lens: std::slice::Iter<'a, u16>,
+    variables: std::slice::Iter<'a, u32>,
+    codes: std::slice::Iter<'a, u16>,
+    coefficients: &'a [Scalar],
+}
+
+impl Walk<'_> {
+    /// Adds the next row, times `basis`, to the variables that it uses. After the last row
+    /// it does nothing.
+    #[inline]
+    pub(crate) fn add_row(&mut self, basis: Scalar, places: &mut PlacesMut<'_>) {
+        let len = usize::from(self.lens.next().copied().unwrap_or(0));
+        let terms = self.variables.by_ref().zip(self.codes.by_ref());
+        for (&variable, &code) in terms.take(len) {
+            let sum = &mut places[(variable >> PLACE_BITS) as usize];
+            let sum = &mut sum[(variable & INDEX_MASK) as usize];
+            match code {
+                ONE => *sum += basis,
+                MINUS_ONE => *sum -= basis,
+                code => *sum += basis * self.coefficients[usize::from(code)],
+            }
+        }
     }
 }
 

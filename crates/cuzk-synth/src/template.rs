@@ -187,6 +187,25 @@ impl Template {
         self.links.windows(2).all(|pair| pair[0] == pair[1])
     }
 
+    /// The shared variables that the rows of a block use, by place.
+    pub(crate) fn links(&self, block: usize) -> &[u32] {
+        &self.links[block]
+    }
+
+    /// The rows that all blocks share.
+    pub(crate) fn shared_rows(&self) -> &Rows {
+        &self.shared_rows
+    }
+
+    /// The rows of one block.
+    pub(crate) fn block_rows(&self) -> &Rows {
+        &self.block_rows
+    }
+
+    pub(crate) fn coefficients(&self) -> &Coefficients {
+        &self.coefficients
+    }
+
     /// Whether C can be evaluated.
     pub fn has_c(&self) -> bool {
         self.with_c

@@ -148,6 +148,24 @@ impl Blocks {
         })
         .expect("a blank circuit needs no witness")
     }
+
+    /// Whether two surveys, the second of the blocks from `split` on, find that the first
+    /// block tells the circuit.
+    fn is_told_by_the_first(&self, split: usize) -> bool {
+        let blocks = self.count;
+        let first = self.survey(Extend::FirstBlock { blocks });
+        let first = first.expect("has one").digest();
+        [(1, split), (split, blocks)]
+            .into_iter()
+            .all(|(first_compared, end)| {
+                let extend = Extend::Compared {
+                    first: first_compared,
+                    end,
+                };
+                self.survey(extend)
+                    .is_ok_and(|found| found.digest() == first)
+            })
+    }
 }
 
 /// Coefficients 0, 1 and -1 have ways of their own; three more are enough to differ.
@@ -250,6 +268,29 @@ proptest! {
     }
 
     #[test]
+    fn a_template_gives_the_qap_of_the_whole_circuit(circuit in blocks(), pieces in 0..5usize) {
+        let template = circuit.survey(Extend::Whole).expect("it repeats");
+        let tau = Scalar::from(0x0123_4567_89ab_cdef);
+        let sizes = template.sizes();
+        let whole = qap(&sizes, tau, |pass| circuit.whole(pass)).expect("tau is no root");
+        let zeros = || vec![Scalar::ZERO; sizes.aux];
+        let mut aux = QapColumns { a: zeros(), b: zeros(), c: zeros() };
+        let columns = QapAux { a: &mut aux.a, b: &mut aux.b, c: &mut aux.c };
+        let (cut, rest) = template.cut_qap(columns, tau, pieces).expect("columns are long enough");
+        prop_assert!(cut.len() <= pieces.max(1));
+        // The last first: their order does not matter.
+        let parts = cut.into_iter().rev().map(|piece| template.evaluate_qap(piece)).collect();
+        let inputs = template.finish_qap(rest, parts);
+        prop_assert_eq!(QapAtTau { inputs, aux }, whole);
+    }
+
+    #[test]
+    fn two_surveys_find_what_one_of_the_whole_does(circuit in blocks(), split in 1..8usize) {
+        let whole = circuit.survey(Extend::Whole).expect("it repeats");
+        prop_assert_eq!(circuit.is_told_by_the_first(split), whole.is_uniform());
+    }
+
+    #[test]
     fn a_flaw_in_a_block_is_found(
         circuit in blocks(), block in 1..7usize, row in any::<prop::sample::Index>(), kind in 0..3,
     ) {
@@ -262,6 +303,9 @@ proptest! {
             _ => Flaw::Rows { block },
         };
         let flawed = Blocks { flaw: Some(flaw), ..circuit.clone() };
+        for split in 1..=circuit.count {
+            prop_assert!(!flawed.is_told_by_the_first(split), "{split}");
+        }
         let uncut = flawed.survey(Extend::Whole).expect_err("one block is another");
         match flaw {
             // A coefficient that is zero is no term.
@@ -437,4 +481,31 @@ fn a_segment_of_another_circuit_is_refused() {
             if want == template.sizes()),
         "{error}"
     );
+}
+
+#[test]
+fn a_key_wants_the_rows_of_c_and_long_columns() {
+    let circuit = squares();
+    let survey = |with_c| {
+        let blank = |pass: &mut Pass<'_>| circuit.synthesize(pass, 0..circuit.count, true);
+        let found = survey(CUT, Extend::Whole, with_c, LIMIT_BYTES, blank);
+        found.expect("a blank circuit").expect("it repeats")
+    };
+    let refused = |template: &Template, len: usize| {
+        let [mut a, mut b, mut c] = [(); 3].map(|()| vec![Scalar::ZERO; len]);
+        let aux = QapAux {
+            a: &mut a,
+            b: &mut b,
+            c: &mut c,
+        };
+        let cut = template.cut_qap(aux, Scalar::from(7), 1).map(|_| ());
+        cut.expect_err("nothing to evaluate")
+    };
+    let template = survey(true);
+    let aux = template.sizes().aux;
+    assert!(matches!(refused(&survey(false), aux), SynthError::NoC));
+    assert!(matches!(
+        refused(&template, aux - 1),
+        SynthError::HintTooSmall { have, .. } if have == aux - 1
+    ));
 }

@@ -7,6 +7,7 @@ mod compare;
 mod deadline;
 mod draw;
 mod ends;
+mod full;
 mod live;
 mod one_proof;
 mod python;

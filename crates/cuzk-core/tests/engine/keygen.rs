@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
-use cuzk_core::CircuitSpec;
+use bellpepper_core::SynthesisError;
 use cuzk_core::keygen::{GeneratedKey, KeyOutput, KeygenError, ToxicWaste, generate, sidecar_path};
+use cuzk_core::{CircuitId, CircuitSpec};
 use cuzk_gpu::key::read_vk;
 use cuzk_gpu::{Key, KeyChecks, KeyError, PointCheck};
+use cuzk_synth::{Cut, Pass};
 
+use crate::segments::{BLOCKS, Chains};
 use crate::toy::{House, Squares};
 
 const CIRCUIT: Squares = Squares { rounds: 20 };
@@ -113,4 +117,88 @@ fn no_file_has_its_name_before_the_key_is_written() {
     };
     let made = generate(&CIRCUIT, &ToxicWaste::from_seed(1), &output, &watch).expect("a key");
     assert_whole(&made, 1);
+}
+
+/// A circuit that says so much of where it repeats.
+struct Told {
+    circuit: Chains,
+    is_cut: bool,
+    segments: usize,
+}
+
+impl CircuitSpec for Told {
+    fn id(&self) -> CircuitId {
+        self.circuit.id()
+    }
+
+    fn params_file(&self) -> String {
+        self.circuit.params_file()
+    }
+
+    fn vk_file(&self) -> String {
+        self.circuit.vk_file()
+    }
+
+    fn params_digest(&self) -> Option<String> {
+        None
+    }
+
+    fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        self.circuit.synthesize_blank(pass)
+    }
+
+    fn cut(&self) -> Option<Cut> {
+        self.circuit.cut().filter(|_| self.is_cut)
+    }
+
+    fn segments(&self) -> usize {
+        self.segments
+    }
+}
+
+/// The bytes of a key, and the stages that it took to make it.
+fn bytes_of(circuit: &dyn CircuitSpec) -> (Vec<u8>, Vec<&'static str>) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let output = KeyOutput {
+        directory: directory.path(),
+        refused: &[],
+        seed: 9,
+    };
+    let stages = Mutex::new(Vec::new());
+    let progress = |stage, _, _| stages.lock().expect("nobody panics").push(stage);
+    let waste = ToxicWaste::from_seed(9);
+    let made = generate(circuit, &waste, &output, &progress).expect("a key");
+    assert_eq!(names(directory.path()).len(), 3, "nothing else is left");
+    let mut stages = stages.into_inner().expect("nobody panics");
+    stages.retain(|stage| ["survey", "count", "qap"].contains(stage));
+    (fs::read(made.params).expect("a key"), stages)
+}
+
+#[test]
+fn a_key_from_stored_rows_is_the_key_of_the_whole_circuit() {
+    for odd in [None, Some(0), Some(4)] {
+        let told = |is_cut, segments| {
+            let circuit = Chains { odd, shared: 3 };
+            bytes_of(&Told {
+                circuit,
+                is_cut,
+                segments,
+            })
+        };
+        let (whole, stages) = told(false, 1);
+        assert_eq!(stages, ["count", "qap"]);
+        // How many blocks there are is not known, known, and told wrong.
+        for segments in [usize::MAX, BLOCKS, BLOCKS / 2] {
+            let (bytes, stages) = told(true, segments);
+            assert!(bytes == whole, "{odd:?}, {segments} segments");
+            let want: &[&str] = match (odd, segments) {
+                (None, usize::MAX | BLOCKS) => &["survey", "qap"],
+                (None, _) => &["survey", "qap", "qap"],
+                (Some(_), usize::MAX) => &["survey", "count", "qap"],
+                // Begun from the first block in vain.
+                (Some(_), _) => &["survey", "qap", "count", "qap"],
+            };
+            assert_eq!(stages, want, "{odd:?}, {segments} segments");
+        }
+    }
 }

@@ -6,6 +6,7 @@ mod fixture;
 mod hostile;
 mod porep;
 mod post;
+mod qap;
 mod request;
 mod sizes;
 mod snap;

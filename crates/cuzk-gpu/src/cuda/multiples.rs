@@ -11,7 +11,7 @@ use super::device::{Device, Lane, Plain};
 use super::holdings::{Fixed, Holdings};
 use super::plan::{SCALAR_BYTES, align};
 use crate::error::BackendError;
-use crate::fixed_base::{AffinePoint, Multiples, Multiplier, unsigned_table};
+use crate::fixed_base::{AffinePoint, Block, Multiples, Multiplier, unsigned_table};
 
 /// Bits of a window: a table of 8.6 MB in G1, which stays in a device's second-level
 /// cache, and 22 additions a product.
@@ -87,9 +87,11 @@ impl<P: DevicePoint> DeviceTable<P> {
         [SCALAR_BYTES, P::BYTES * 5 / 2, P::BYTES].map(|bytes| align(len as u64 * bytes))
     }
 
-    fn multiply(&self, device: &Device, scalars: &[Scalar]) -> Result<Vec<P>, BackendError> {
-        let mut points = vec![P::identity(); scalars.len()];
-        for (scalars, points) in scalars.chunks(BLOCK_LEN).zip(points.chunks_mut(BLOCK_LEN)) {
+    /// Multiples of the scalars, in place of what `block` has of points.
+    fn multiply(&self, device: &Device, mut block: Block<P>) -> Result<Block<P>, BackendError> {
+        block.points.resize(block.scalars.len(), P::identity());
+        let scalars = block.scalars.chunks(BLOCK_LEN);
+        for (scalars, points) in scalars.zip(block.points.chunks_mut(BLOCK_LEN)) {
             let mut at = 0;
             let [to_scalars, work, out] = Self::parts(scalars.len()).map(|bytes| {
                 let region = self.block.region().part(at, bytes);
@@ -122,9 +124,12 @@ impl<P: DevicePoint> DeviceTable<P> {
             let fetched = device.copy_out(Lane::Compute, points, out);
             queued.and(fetched)?;
         }
-        Ok(points)
+        Ok(block)
     }
 }
+
+/// Where a block of points goes.
+pub(super) type Answer<P> = SyncSender<Result<Block<P>, BackendError>>;
 
 /// What the device's thread is asked for.
 pub(super) enum Request {
@@ -132,8 +137,8 @@ pub(super) enum Request {
         Box<(G1Affine, G2Affine)>,
         SyncSender<Result<(), BackendError>>,
     ),
-    G1(Vec<Scalar>, SyncSender<Result<Vec<G1Affine>, BackendError>>),
-    G2(Vec<Scalar>, SyncSender<Result<Vec<G2Affine>, BackendError>>),
+    G1(Block<G1Affine>, Answer<G1Affine>),
+    G2(Block<G2Affine>, Answer<G2Affine>),
     Close,
 }
 
@@ -150,17 +155,11 @@ impl Tables {
             Request::Open(bases, reply) => {
                 let _ = reply.send(self.open(device, holdings, *bases));
             }
-            Request::G1(scalars, reply) => {
-                let _ = reply.send(
-                    self.opened()
-                        .and_then(|(g1, _)| g1.multiply(device, &scalars)),
-                );
+            Request::G1(block, reply) => {
+                let _ = reply.send(self.opened().and_then(|(g1, _)| g1.multiply(device, block)));
             }
-            Request::G2(scalars, reply) => {
-                let _ = reply.send(
-                    self.opened()
-                        .and_then(|(_, g2)| g2.multiply(device, &scalars)),
-                );
+            Request::G2(block, reply) => {
+                let _ = reply.send(self.opened().and_then(|(_, g2)| g2.multiply(device, block)));
             }
             Request::Close => self.open = None,
         }
@@ -210,12 +209,22 @@ impl Multiples for OpenTables<'_> {
         BLOCK_LEN
     }
 
-    fn g1(&self, scalars: &[Scalar]) -> Result<Vec<G1Affine>, BackendError> {
-        ask(self.backend, |reply| Request::G1(scalars.to_vec(), reply))
+    fn g1_into(
+        &self,
+        scalars: Vec<Scalar>,
+        points: Vec<G1Affine>,
+    ) -> Result<Block<G1Affine>, BackendError> {
+        let block = Block { scalars, points };
+        ask(self.backend, |reply| Request::G1(block, reply))
     }
 
-    fn g2(&self, scalars: &[Scalar]) -> Result<Vec<G2Affine>, BackendError> {
-        ask(self.backend, |reply| Request::G2(scalars.to_vec(), reply))
+    fn g2_into(
+        &self,
+        scalars: Vec<Scalar>,
+        points: Vec<G2Affine>,
+    ) -> Result<Block<G2Affine>, BackendError> {
+        let block = Block { scalars, points };
+        ask(self.backend, |reply| Request::G2(block, reply))
     }
 }
 

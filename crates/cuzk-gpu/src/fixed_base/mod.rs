@@ -25,7 +25,7 @@ use rayon::prelude::*;
 
 pub use affine::{AffinePoint, Coordinate};
 use affine::{BatchAdder, shifted_bases};
-pub use tables::{Multiples, Multiplier, OnCpu};
+pub use tables::{Block, Multiples, Multiplier, OnCpu};
 
 /// The table of a G1 base.
 pub type FixedBaseG1 = FixedBase<G1Affine>;

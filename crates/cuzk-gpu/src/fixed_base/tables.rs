@@ -2,7 +2,7 @@
 
 use blstrs::{G1Affine, G2Affine, Scalar};
 
-use super::{FixedBaseG1, FixedBaseG2, window_bits_for};
+use super::{AffinePoint, FixedBase, FixedBaseG1, FixedBaseG2, window_bits_for};
 use crate::error::BackendError;
 
 /// Something that multiplies many scalars with a base: the CPU, or a device.
@@ -24,17 +24,52 @@ pub trait Multiples {
     /// How many scalars it multiplies best at a time.
     fn block_len(&self) -> usize;
 
+    /// Multiples of the base in G1, scalar for scalar. `points` is memory of points that
+    /// nobody wants any more: fresh pages cost more than multiplications. The scalars come
+    /// back, for the same reason.
+    ///
+    /// # Errors
+    /// If a device fails.
+    fn g1_into(
+        &self,
+        scalars: Vec<Scalar>,
+        points: Vec<G1Affine>,
+    ) -> Result<Block<G1Affine>, BackendError>;
+
+    /// Multiples of the base in G2, as [`g1_into`](Self::g1_into).
+    ///
+    /// # Errors
+    /// If a device fails.
+    fn g2_into(
+        &self,
+        scalars: Vec<Scalar>,
+        points: Vec<G2Affine>,
+    ) -> Result<Block<G2Affine>, BackendError>;
+
     /// Multiples of the base in G1, scalar for scalar.
     ///
     /// # Errors
     /// If a device fails.
-    fn g1(&self, scalars: &[Scalar]) -> Result<Vec<G1Affine>, BackendError>;
+    fn g1(&self, scalars: &[Scalar]) -> Result<Vec<G1Affine>, BackendError> {
+        Ok(self.g1_into(scalars.to_vec(), Vec::new())?.points)
+    }
 
     /// Multiples of the base in G2.
     ///
     /// # Errors
     /// If a device fails.
-    fn g2(&self, scalars: &[Scalar]) -> Result<Vec<G2Affine>, BackendError>;
+    fn g2(&self, scalars: &[Scalar]) -> Result<Vec<G2Affine>, BackendError> {
+        Ok(self.g2_into(scalars.to_vec(), Vec::new())?.points)
+    }
+}
+
+/// Scalars and their multiples.
+#[derive(Clone, Debug, Default)]
+pub struct Block<P> {
+    /// As they were given.
+    pub scalars: Vec<Scalar>,
+    /// One for each.
+    pub points: Vec<P>,
 }
 
 /// Multiplies on the threads of the current rayon pool; never fails.
@@ -67,15 +102,29 @@ impl Multiples for CpuTables {
         BLOCK_LEN
     }
 
-    fn g1(&self, scalars: &[Scalar]) -> Result<Vec<G1Affine>, BackendError> {
-        let mut points = vec![G1Affine::default(); scalars.len()];
-        self.g1.mul_many(scalars, &mut points);
-        Ok(points)
+    fn g1_into(
+        &self,
+        scalars: Vec<Scalar>,
+        points: Vec<G1Affine>,
+    ) -> Result<Block<G1Affine>, BackendError> {
+        Ok(multiply(&self.g1, scalars, points))
     }
 
-    fn g2(&self, scalars: &[Scalar]) -> Result<Vec<G2Affine>, BackendError> {
-        let mut points = vec![G2Affine::default(); scalars.len()];
-        self.g2.mul_many(scalars, &mut points);
-        Ok(points)
+    fn g2_into(
+        &self,
+        scalars: Vec<Scalar>,
+        points: Vec<G2Affine>,
+    ) -> Result<Block<G2Affine>, BackendError> {
+        Ok(multiply(&self.g2, scalars, points))
     }
+}
+
+fn multiply<P: AffinePoint + Send + Sync>(
+    table: &FixedBase<P>,
+    scalars: Vec<Scalar>,
+    mut points: Vec<P>,
+) -> Block<P> {
+    points.resize(scalars.len(), P::identity());
+    table.mul_many(&scalars, &mut points);
+    Block { scalars, points }
 }

@@ -2,7 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,10 +17,8 @@ use crate::key::point::Point;
 use crate::key::section::Section;
 use crate::key::vk;
 
-/// Points that are encoded, in parallel, before they are written: 6 MiB in G1.
-const BATCH_POINTS: usize = 1 << 16;
-/// Points that one task encodes.
-const TASK_POINTS: usize = 1 << 10;
+/// Points that one task encodes and writes to their place: 768 KiB in G1.
+const TASK_POINTS: usize = 1 << 13;
 
 /// A key file under construction, under a temporary name beside its final one.
 /// [`KeyWriter::finish`] gives it its name; dropped before, it leaves nothing.
@@ -144,7 +143,7 @@ pub(crate) struct Sink {
     /// The name it shall have.
     path: PathBuf,
     temporary: PathBuf,
-    out: BufWriter<File>,
+    file: File,
     /// Bytes written.
     offset: u64,
 }
@@ -168,7 +167,7 @@ impl Sink {
         Ok(Self {
             path: path.to_owned(),
             temporary,
-            out: BufWriter::new(file),
+            file,
             offset: 0,
         })
     }
@@ -203,25 +202,29 @@ impl Sink {
                 what: PointFault::Infinity,
             });
         }
-        let mut buffer = vec![0; points.len().min(BATCH_POINTS) * P::BYTES];
-        for batch in points.chunks(BATCH_POINTS) {
-            let encoded = &mut buffer[..batch.len() * P::BYTES];
-            encoded
-                .par_chunks_mut(TASK_POINTS * P::BYTES)
-                .zip(batch.par_chunks(TASK_POINTS))
-                .for_each(|(encoded, points)| {
-                    for (bytes, point) in encoded.chunks_exact_mut(P::BYTES).zip(points) {
-                        point.encode(bytes);
-                    }
-                });
-            self.write(encoded)?;
-        }
+        // Each task writes what it encoded, so that copying to the system's pages is not one
+        // thread's work either.
+        let (file, offset) = (&self.file, self.offset);
+        let written = points
+            .par_chunks(TASK_POINTS)
+            .enumerate()
+            .try_for_each_init(Vec::new, |buffer, (task, points)| {
+                buffer.resize(points.len() * P::BYTES, 0);
+                for (bytes, point) in buffer.chunks_exact_mut(P::BYTES).zip(points) {
+                    point.encode(bytes);
+                }
+                let at = task * TASK_POINTS * P::BYTES;
+                file.write_all_at(buffer, offset + at as u64)
+            });
+        written.map_err(|source| io_error(&self.path, source))?;
+        self.offset += (points.len() * P::BYTES) as u64;
         Ok(())
     }
 
     /// Makes the file durable under its final name.
-    pub(crate) fn publish(mut self) -> Result<(), KeyError> {
-        self.flush()
+    pub(crate) fn publish(self) -> Result<(), KeyError> {
+        self.file
+            .sync_all()
             .map_err(|source| io_error(&self.path, source))?;
         // A link, not a renaming, which would replace a file that has come into
         // being meanwhile. The temporary name goes when `self` is dropped.
@@ -243,16 +246,11 @@ impl Sink {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), KeyError> {
-        self.out
-            .write_all(bytes)
+        self.file
+            .write_all_at(bytes, self.offset)
             .map_err(|source| io_error(&self.path, source))?;
         self.offset += bytes.len() as u64;
         Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()?;
-        self.out.get_ref().sync_all()
     }
 }
 

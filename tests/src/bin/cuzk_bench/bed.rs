@@ -4,7 +4,7 @@
 mod device;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Result;
@@ -45,11 +45,43 @@ pub(crate) fn key_in(
         };
         let begin = Instant::now();
         let waste = ToxicWaste::from_seed(1);
-        generate_with(multiplier, circuit, &waste, &output, &|_, _, _| {})?;
+        let stages = Stages::default();
+        let progress = |stage, done, total| stages.progress(stage, done, total);
+        generate_with(multiplier, circuit, &waste, &output, &progress)?;
+        stages.end();
         let seconds = begin.elapsed().as_secs_f64();
         println!("{}: made in {seconds:.1} s", circuit.id());
     }
     Ok(params)
+}
+
+/// Tells the seconds of each stage of a key as it ends.
+#[derive(Default)]
+struct Stages(Mutex<Option<(String, Instant)>>);
+
+impl Stages {
+    fn progress(&self, stage: &str, done: u64, total: u64) {
+        if done > 0 {
+            return;
+        }
+        let name = match total {
+            1 => stage.to_owned(),
+            _ => format!("{stage} of {total}"),
+        };
+        self.next(Some(name));
+    }
+
+    fn end(&self) {
+        self.next(None);
+    }
+
+    fn next(&self, name: Option<String>) {
+        let mut stage = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((ended, begin)) = stage.take() {
+            println!("{:10} {ended}: {:.2} s", "", begin.elapsed().as_secs_f64());
+        }
+        *stage = name.map(|name| (name, Instant::now()));
+    }
 }
 
 /// Sizes of a circuit, told without a pass over it.

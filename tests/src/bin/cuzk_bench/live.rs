@@ -2,10 +2,10 @@
 //! of the two limits, what the device lacked while it stood still, and what dispatch and
 //! slots do to that. `replay` is its counterpart, in which nothing is synthesised.
 
-mod feed;
-mod figures;
+pub(crate) mod feed;
+pub(crate) mod figures;
 mod jobs;
-mod outcome;
+pub(crate) mod outcome;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use jobs::Jobs;
 use outcome::{case, line, table};
 
 /// Spans that are kept of one engine: what is explained by spans needs all of them.
-const SPANS_MAX: usize = 1 << 21;
+pub(crate) const SPANS_MAX: usize = 1 << 21;
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {

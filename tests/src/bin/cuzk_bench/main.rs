@@ -7,6 +7,7 @@ mod cpu_prove;
 #[cfg(feature = "cuda")]
 mod device_prove;
 mod draw;
+mod full;
 #[cfg(feature = "cuda")]
 mod kernels;
 #[cfg(feature = "cuda")]
@@ -42,6 +43,8 @@ enum Command {
     CpuProve(cpu_prove::Options),
     /// Spans that a measurement wrote, as a picture.
     Draw(draw::Options),
+    /// One job of the real size, its key included, checked by others.
+    Full(full::Options),
     /// A whole engine with many jobs: what limits it, and what its device waits for.
     Live(live::Options),
     /// One proof of any kind and size, judged by the stock verifier.
@@ -87,6 +90,7 @@ fn main() -> Result<()> {
         Command::Compare(options) => compare::run(&options),
         Command::CpuProve(options) => cpu_prove::run(&options),
         Command::Draw(options) => draw::run(&options),
+        Command::Full(options) => full::run(&options),
         Command::Live(options) => live::run(&options),
         Command::OneProof(options) => one_proof::run(&options),
         Command::Params(options) => params::run(&options),

@@ -1,6 +1,7 @@
 //! Key files against bellperson's own, and against every damage we could think of.
 
 mod damage;
+mod large;
 mod reading;
 mod writing;
 

@@ -122,7 +122,7 @@ fn submit(engine: &Engine, jobs: &[Job]) -> Result<Batch> {
 }
 
 /// The most that each ledger held since the engine's start.
-fn peak(engine: &Engine) -> Peak {
+pub(crate) fn peak(engine: &Engine) -> Peak {
     let page_locked = engine.memory().page_locked_pool();
     let devices = engine.devices().into_iter();
     Peak {
@@ -133,7 +133,7 @@ fn peak(engine: &Engine) -> Peak {
 }
 
 /// What was really used, so that no fallback is silent.
-fn ways(replies: &[ProofReply]) -> Ways {
+pub(crate) fn ways(replies: &[ProofReply]) -> Ways {
     let words = |word: &dyn Fn(&ProofReply) -> String| {
         let words: BTreeSet<String> = replies.iter().map(word).collect();
         Vec::from_iter(words).join(", ")

@@ -11,57 +11,57 @@ use serde_json::Value;
 const GAPS_TOLD: usize = 5;
 
 /// One round.
-pub(super) struct Round {
+pub(crate) struct Round {
     /// Seconds from the first submission to the last reply.
-    pub(super) wall_s: f64,
-    pub(super) parts: usize,
+    pub(crate) wall_s: f64,
+    pub(crate) parts: usize,
     /// What each unit lacked.
-    pub(super) idle: Vec<Idle>,
+    pub(crate) idle: Vec<Idle>,
     /// Milliseconds of gaps by what was going on.
-    pub(super) reasons_ms: BTreeMap<&'static str, f64>,
+    pub(crate) reasons_ms: BTreeMap<&'static str, f64>,
     /// The longest gaps, in words.
-    pub(super) longest: Vec<String>,
+    pub(crate) longest: Vec<String>,
     /// From one part's last kernel to the next one's.
-    pub(super) part_ms: Vec<f64>,
+    pub(crate) part_ms: Vec<f64>,
     /// From each job's submission to its proof.
-    pub(super) latency_s: Vec<f64>,
-    pub(super) threads: Threads,
+    pub(crate) latency_s: Vec<f64>,
+    pub(crate) threads: Threads,
     /// Of the mean part.
-    pub(super) phases_ms: BTreeMap<String, f64>,
+    pub(crate) phases_ms: BTreeMap<String, f64>,
     /// From the first span to the first kernel, and from the last kernel to the last span.
-    pub(super) ends_ms: [f64; 2],
+    pub(crate) ends_ms: [f64; 2],
     /// Share of the uploads' time in which a kernel ran.
-    pub(super) uploads_overlapped: f64,
-    pub(super) upload_bytes: u64,
-    pub(super) upload_ms: f64,
+    pub(crate) uploads_overlapped: f64,
+    pub(crate) upload_bytes: u64,
+    pub(crate) upload_ms: f64,
     /// How long the engine took to start and to warm up.
-    pub(super) start_s: f64,
-    pub(super) peak: Peak,
-    pub(super) device: Option<String>,
-    pub(super) ways: Ways,
+    pub(crate) start_s: f64,
+    pub(crate) peak: Peak,
+    pub(crate) device: Option<String>,
+    pub(crate) ways: Ways,
 }
 
 /// The most bytes of each ledger.
 #[derive(Default)]
-pub(super) struct Peak {
-    pub(super) counted_bytes: u64,
-    pub(super) page_locked_bytes: u64,
-    pub(super) device_bytes: u64,
+pub(crate) struct Peak {
+    pub(crate) counted_bytes: u64,
+    pub(crate) page_locked_bytes: u64,
+    pub(crate) device_bytes: u64,
 }
 
 /// How parts were made, each way once.
 #[derive(Default)]
-pub(super) struct Ways {
-    pub(super) backend: String,
-    pub(super) placement: String,
-    pub(super) synthesis: String,
-    pub(super) tier: String,
-    pub(super) retries: usize,
+pub(crate) struct Ways {
+    pub(crate) backend: String,
+    pub(crate) placement: String,
+    pub(crate) synthesis: String,
+    pub(crate) tier: String,
+    pub(crate) retries: usize,
 }
 
 impl Round {
     /// From the spans of a round's jobs and their replies; so many threads synthesise.
-    pub(super) fn of(
+    pub(crate) fn of(
         spans: &[Span],
         threads: usize,
         wall_s: f64,
@@ -106,32 +106,32 @@ impl Round {
         })
     }
 
-    pub(super) fn parts_per_s(&self) -> f64 {
+    pub(crate) fn parts_per_s(&self) -> f64 {
         self.parts as f64 / self.wall_s
     }
 
     /// Share of the time from the first kernel to the last in which units computed.
-    pub(super) fn busy(&self) -> f64 {
+    pub(crate) fn busy(&self) -> f64 {
         let busy_ms: f64 = self.idle.iter().map(|unit| unit.busy_ms).sum();
         busy_ms / self.idle.iter().map(Idle::wall_ms).sum::<f64>()
     }
 
-    pub(super) fn longest_gap_ms(&self) -> f64 {
+    pub(crate) fn longest_gap_ms(&self) -> f64 {
         let gaps = self.idle.iter().map(|unit| unit.longest_gap_ms);
         gaps.fold(0.0, f64::max)
     }
 
-    pub(super) fn lacking_ms(&self, lack: Lack) -> f64 {
+    pub(crate) fn lacking_ms(&self, lack: Lack) -> f64 {
         self.idle.iter().map(|unit| unit.lacking_ms(lack)).sum()
     }
 
     /// Share of the wall in which every thread synthesised.
-    pub(super) fn all_threads(&self) -> f64 {
+    pub(crate) fn all_threads(&self) -> f64 {
         self.threads.all_ms / 1e3 / self.wall_s
     }
 
     /// Threads that synthesised on the average.
-    pub(super) fn threads_at_work(&self) -> f64 {
+    pub(crate) fn threads_at_work(&self) -> f64 {
         self.threads.worked_ms / 1e3 / self.wall_s
     }
 }
@@ -190,7 +190,7 @@ fn phases(spans: &[Span], parts: usize) -> BTreeMap<String, f64> {
 
 /// How the time of a mean round's gaps is told: by what was lacking, in all, and at the
 /// ends.
-pub(super) fn gaps(rounds: &[Round]) -> Value {
+pub(crate) fn gaps(rounds: &[Round]) -> Value {
     let count = rounds.len().max(1) as f64;
     let mean = |of: &dyn Fn(&Round) -> f64| {
         let sum: f64 = rounds.iter().map(of).sum();

@@ -43,7 +43,7 @@ fn mean_by_name<K: ToString>(rounds: &[Round], of: impl Fn(&Round) -> &BTreeMap<
 type Sums = BTreeMap<String, f64>;
 
 /// The case of a setting that has had a round, beside so many threads.
-pub(super) fn case(name: String, rounds: &[Round], threads: usize) -> Case {
+pub(crate) fn case(name: String, rounds: &[Round], threads: usize) -> Case {
     let walls = rounds.iter().map(|round| round.wall_s).collect();
     let mut case = Case::alone(name, Series::new(walls, "s"));
     let parts = rounds.first().map_or(0, |round| round.parts);
@@ -144,7 +144,7 @@ pub(super) fn case(name: String, rounds: &[Round], threads: usize) -> Case {
 }
 
 /// A round in a line.
-pub(super) fn line(round: &Round) -> String {
+pub(crate) fn line(round: &Round) -> String {
     format!(
         "{:.2} s for {} parts, {:.2} a second, device busy {:.1} %, all threads {:.1} %, limited \
          by {} ({:.1} s to start and warm up)",

@@ -13,10 +13,19 @@ const SURVEY_BYTES: usize = 1 << 30;
 
 /// The template of a circuit.
 pub(crate) fn template(circuit: &FilecoinCircuit, with_c: bool) -> Result<Template> {
+    surveyed(circuit, Extend::Whole, with_c)
+}
+
+/// The template of a circuit of which so much is read.
+pub(crate) fn surveyed(
+    circuit: &FilecoinCircuit,
+    extend: Extend,
+    with_c: bool,
+) -> Result<Template> {
     let cut = circuit
         .cut()
         .context("the circuit does not say where it repeats")?;
-    let found = survey(cut, Extend::Whole, with_c, SURVEY_BYTES, |pass| {
+    let found = survey(cut, extend, with_c, SURVEY_BYTES, |pass| {
         circuit.synthesize_blank(pass)
     })?;
     found.map_err(|uncut| anyhow!("{}: {uncut}", circuit.id()))
