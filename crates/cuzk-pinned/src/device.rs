@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use crate::backing::Backing;
+use crate::numa::NumaNodes;
 use crate::page_lock::PageLocker;
 
 /// What page-locked memory is made with on a machine that has a device.
@@ -16,19 +17,22 @@ pub struct PageLockedMemory {
 }
 
 /// Page-locked memory for the device of this number, and for all others of the
-/// process. `threads` touch new memory.
+/// process. `threads` touch new memory, which is to lie on `nodes`. What the kernel refuses
+/// of them is told once in the log and changes nothing else.
 ///
 /// # Errors
 /// Why there is none, in words: no driver, no such device, a program without CUDA.
 pub fn page_locked_memory(
     ordinal: usize,
     threads: NonZero<usize>,
+    nodes: NumaNodes,
 ) -> Result<PageLockedMemory, String> {
     #[cfg(feature = "cuda")]
-    return crate::cuda::page_locked_memory(ordinal, threads).map_err(|error| error.to_string());
+    return crate::cuda::page_locked_memory(ordinal, threads, nodes)
+        .map_err(|error| error.to_string());
     #[cfg(not(feature = "cuda"))]
     {
-        let _ = (ordinal, threads);
+        let _ = (ordinal, threads, nodes);
         Err("this program was built without CUDA".to_owned())
     }
 }

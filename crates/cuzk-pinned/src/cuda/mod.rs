@@ -27,18 +27,20 @@ use std::sync::Arc;
 
 use crate::device::PageLockedMemory;
 use crate::error::CudaError;
+use crate::numa::NumaNodes;
 use crate::page_lock::PageLocker;
 
 /// One huge-page mapping a buffer, registered, and a lock for ordinary buffers.
 pub(crate) fn page_locked_memory(
     ordinal: usize,
     threads: NonZero<usize>,
+    nodes: NumaNodes,
 ) -> Result<PageLockedMemory, CudaError> {
     let context = open(ordinal)?;
     let options = RegisterOptions::with_threads(threads);
     let chunk_bytes = options.chunk_bytes;
     let locker = PageLocker::new(DriverLock::new(Arc::clone(&context)), chunk_bytes);
-    let backing = Arc::new(RegisteredBacking::new(context, options)?);
+    let backing = Arc::new(RegisteredBacking::new(context, options)?.on_nodes(nodes));
     Ok(PageLockedMemory { backing, locker })
 }
 
