@@ -106,6 +106,8 @@ pub struct DeviceReport {
     pub capability: (u32, u32),
     /// Bytes of memory.
     pub memory_bytes: u64,
+    /// Node of the host's memory that it is connected to, where the host shows one.
+    pub numa_node: Option<u32>,
     /// Why it cannot be used, if it cannot.
     pub unusable: Option<String>,
 }

@@ -113,13 +113,16 @@
 //!
 //! use cuzk_budget::{Budget, Consumer, Priority, Wait};
 //! use cuzk_gpu::{DeviceBuffers, DeviceOptions, devices, open_device};
-//! use cuzk_pinned::{AcquireRequest, Pages, PinnedPool, PoolOptions, page_locked_memory};
+//! use cuzk_pinned::{AcquireRequest, NumaNodes, Pages, PinnedPool, PoolOptions};
+//! use cuzk_pinned::page_locked_memory;
 //!
 //! let threads = NonZeroUsize::MIN;
 //! let device = devices()?.into_iter().find(|device| device.unusable.is_none());
-//! let ordinal = device.ok_or("no device")?.ordinal;
+//! let device = device.ok_or("no device")?;
+//! let ordinal = device.ordinal;
 //!
-//! let memory = page_locked_memory(ordinal, threads, Pages::Huge)?;
+//! let nodes = NumaNodes::near(device.numa_node); // memory on the device's side of the host
+//! let memory = page_locked_memory(ordinal, threads, Pages::Huge, nodes)?;
 //! let pool = PinnedPool::new(Budget::new(1 << 30), memory.backing, PoolOptions::STANDARD);
 //! let request = AcquireRequest {
 //!     buffers: &[64 << 20; 2],

@@ -9,6 +9,8 @@ use std::thread;
 
 use crate::backing::Backing;
 use crate::error::BackingError;
+#[cfg(feature = "cuda")]
+use crate::numa::{NODES_MAX, NumaNodes};
 
 /// Bytes of an ordinary page: what is mapped is whole pages.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -166,6 +168,43 @@ impl Mapping {
         let start = self.start;
         std::mem::forget(self);
         start
+    }
+
+    /// Says on which nodes pages are to lie that nobody has touched yet: on one while it
+    /// has room, on several by turns. Without nodes the kernel is not asked.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn place(&mut self, nodes: &NumaNodes) -> io::Result<()> {
+        const WORD_BITS: u32 = libc::c_ulong::BITS;
+        let mode = match nodes.iter().len() {
+            0 => return Ok(()),
+            1 => libc::MPOL_PREFERRED,
+            _ => libc::MPOL_INTERLEAVE,
+        };
+        let mut mask = [0 as libc::c_ulong; (NODES_MAX / WORD_BITS) as usize];
+        for node in nodes.iter() {
+            let word = mask.get_mut((node / WORD_BITS) as usize);
+            *word.ok_or(io::ErrorKind::InvalidInput)? |= 1 << (node % WORD_BITS);
+        }
+        // The kernel reads one bit less than it is told of.
+        let bits = libc::c_ulong::from(NODES_MAX + 1);
+        let flags: libc::c_ulong = 0;
+        // SAFETY: the pages are this mapping's own, and where they lie changes nothing of
+        // what they hold. The kernel reads `NODES_MAX` bits of the mask, which has so many.
+        let answer = unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.start.as_ptr(),
+                self.bytes as libc::c_ulong,
+                libc::c_long::from(mode),
+                mask.as_ptr(),
+                bits,
+                flags,
+            )
+        };
+        match answer {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Writes to every page, so that all of them are there and zero.

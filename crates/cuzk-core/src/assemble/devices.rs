@@ -7,10 +7,10 @@ use cuzk_budget::{Budget, LimitRule, MemoryReading};
 use cuzk_gpu::{
     Backend, BackendError, DeviceBuffers, DeviceOptions, DeviceReport, devices, open_device,
 };
-use cuzk_pinned::{Pages, StagingOptions, page_locked_memory};
+use cuzk_pinned::{NumaNodes, Pages, StagingOptions, page_locked_memory};
 
 use super::{BACKEND_QUEUE_MAX, Proving, StartError, page_locked_limit, quotient, threads};
-use crate::config::{Config, DevicePolicy, HugePages};
+use crate::config::{Config, DevicePolicy, HugePages, Numa};
 use crate::placement::ColumnMemory;
 
 /// Bytes of each of the two buffers through which keys go to a device.
@@ -44,8 +44,15 @@ pub(super) fn open(config: &Config, budget: &Budget) -> Result<Proving, NoDevice
     let threads = threads(config.threads);
     let mut page_locked = None;
     while let (None, Some(device)) = (&page_locked, chosen.first()) {
-        match page_locked_memory(device.ordinal, threads, page_locked_pages(config)) {
-            Ok(memory) => page_locked = Some(memory),
+        let nodes = NumaNodes::near(nodes_of(config.numa, &chosen));
+        let pages = page_locked_pages(config);
+        match page_locked_memory(device.ordinal, threads, pages, nodes.clone()) {
+            Ok(memory) => {
+                page_locked = Some(memory);
+                if !nodes.is_empty() {
+                    tracing::info!(%nodes, "page-locked memory is to lie on the devices' NUMA nodes");
+                }
+            }
             Err(reason) => {
                 left_out.add(format!("device {}: {reason}", device.ordinal))?;
                 chosen.remove(0);
@@ -89,6 +96,18 @@ fn page_locked_pages(config: &Config) -> Pages {
         HugePages::Auto | HugePages::Always => Pages::Huge,
         HugePages::Never => Pages::Ordinary,
     }
+}
+
+/// NUMA nodes of the devices, where page-locked memory is to lie on them.
+fn nodes_of(rule: Numa, devices: &[&DeviceReport]) -> impl Iterator<Item = u32> {
+    let is_asked = match rule {
+        Numa::Auto => true,
+        Numa::Off => false,
+    };
+    devices
+        .iter()
+        .filter(move |_| is_asked)
+        .filter_map(|device| device.numa_node)
 }
 
 /// Devices that are named and cannot be used.
@@ -167,5 +186,32 @@ fn memory_limit(config: &Config, device: &DeviceReport) -> Result<Option<u64>, N
             .limit_bytes(&whole)
             .map(Some)
             .map_err(|error| NoDevice::Wrong(StartError::DeviceLimit(error))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_to_lie_near_the_devices_that_prove() {
+        let device = |ordinal, numa_node| DeviceReport {
+            ordinal,
+            name: "Card".to_owned(),
+            uuid: format!("GPU-{ordinal}"),
+            capability: (9, 0),
+            memory_bytes: 1 << 30,
+            numa_node,
+            unusable: None,
+        };
+        let devices = [device(0, Some(1)), device(1, None), device(2, Some(0))];
+        let nodes = |rule, chosen: &[usize]| -> Vec<u32> {
+            let chosen: Vec<_> = chosen.iter().map(|&at| &devices[at]).collect();
+            nodes_of(rule, &chosen).collect()
+        };
+        assert_eq!(nodes(Numa::Auto, &[0, 1, 2]), [1, 0]);
+        assert_eq!(nodes(Numa::Auto, &[2]), [0]);
+        assert!(nodes(Numa::Auto, &[1]).is_empty());
+        assert!(nodes(Numa::Off, &[0, 1, 2]).is_empty());
     }
 }

@@ -161,6 +161,7 @@ mod tests {
             uuid: uuid.to_owned(),
             capability: (9, 0),
             memory_bytes: 1 << 30,
+            numa_node: None,
             unusable: None,
         }
     }

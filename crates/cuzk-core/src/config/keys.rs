@@ -10,7 +10,7 @@ use super::tuning::{
     DevicePolicy, Dispatch, HugePages, KeyTier, Placement, PlacementRefused, Sizing, Synthesis,
 };
 use super::value::{show_address, show_limit, show_text};
-use super::{Config, PointCheck, Value};
+use super::{Config, Numa, PointCheck, Value};
 
 /// One configuration key.
 pub struct Key {
@@ -82,6 +82,15 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         show: |config| show_limit(config.page_locked_limit),
+    },
+    Key {
+        name: "memory.numa",
+        what: "where page-locked memory lies on a host of several memory nodes: auto (on those of the devices) or off",
+        set: |config, value| {
+            config.numa = Numa::parse(value.word()?)?;
+            Ok(())
+        },
+        show: |config| format!("{:?}", config.numa.to_string()),
     },
     Key {
         name: "memory.critical_reserve",

@@ -235,7 +235,7 @@ fn distance(left: &str, right: &str) -> usize {
 mod tests {
     use cuzk_budget::LimitRule;
 
-    use super::super::{Dispatch, KeyTier, Placement, PlacementRefused};
+    use super::super::{Dispatch, KeyTier, Numa, Placement, PlacementRefused};
     use super::*;
 
     fn load_text(text: &str) -> Result<Loaded, ConfigError> {
@@ -317,13 +317,14 @@ mod tests {
     #[test]
     fn placements_and_circuits_to_warm_are_read() {
         let text = "[tuning]\nplacement = \"staged\"\nplacement_refused = \"fall-back\"\n\
-                    [memory]\npage_locked = \"95%\"\n\
+                    [memory]\npage_locked = \"95%\"\nnuma = \"off\"\n\
                     [serve]\nwarm = \" porep-32g, snap-32g,porep-32g,\"\n";
         let loaded = load_text(text).expect("a good file");
         let config = &loaded.config;
         assert_eq!(config.tuning.placement, Placement::Staged);
         assert_eq!(config.tuning.placement_refused, PlacementRefused::FallBack);
         assert_eq!(config.page_locked_limit, LimitRule::Percent(95));
+        assert_eq!(config.numa, Numa::Off);
         assert_eq!(config.serve.warm, ["porep-32g", "snap-32g"]);
         let again = load_text(&loaded.to_string()).expect("what is printed is a file");
         assert_eq!(again.config, loaded.config);
@@ -351,6 +352,7 @@ mod tests {
             "[tuning]\nplacement = \"pinned\"\n",
             "[tuning]\nplacement_refused = \"ignore\"\n",
             "[memory]\npage_locked = \"most\"\n",
+            "[memory]\nnuma = \"node0\"\n",
             "[params]\ndigest = \"yes\"\n",
             "[device]\nslots = 9\n",
             "threads = 3\n",

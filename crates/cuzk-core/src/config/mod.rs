@@ -40,6 +40,18 @@ pub enum PointCheck {
 
 tuning::words!(PointCheck { Counts = "counts", Curve = "curve", Subgroup = "subgroup" });
 
+/// On which of the host's memory nodes page-locked memory is to lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numa {
+    /// On that of the devices, by turns where they have several. On a host of one node, or
+    /// one that does not show those of its devices, where the kernel puts it.
+    Auto,
+    /// Where the kernel puts it.
+    Off,
+}
+
+tuning::words!(Numa { Auto = "auto", Off = "off" });
+
 /// The effective configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -48,6 +60,8 @@ pub struct Config {
     /// Bytes of these that may be page-locked; a share is a share of the limit, and
     /// automatic is half of it.
     pub page_locked_limit: LimitRule,
+    /// On which of the host's memory nodes the page-locked bytes are to lie.
+    pub numa: Numa,
     /// Threads for arithmetic; 0 takes one a core.
     pub threads: usize,
     /// Bytes of the limit that only parts of the highest priority are given; automatic is
@@ -100,6 +114,7 @@ impl Config {
         Self {
             memory_limit: LimitRule::Automatic,
             page_locked_limit: LimitRule::Automatic,
+            numa: Numa::Auto,
             threads: 0,
             critical_reserve: LimitRule::Automatic,
             synthesis_max: None,

@@ -1,9 +1,15 @@
 //! Which devices there are, and whether this program has code for them.
 
+use std::path::Path;
+
 use cudarc::driver::{DriverError, result, sys};
 use cuzk_pinned::cuda::{DRIVER_VERSION_MIN, driver_version};
 
 use crate::accelerator::DeviceReport;
+use crate::device::node::{PciAddress, numa_node};
+
+/// Where the kernel has a folder for each PCI device, by its address.
+const PCI_DEVICES: &str = "/sys/bus/pci/devices";
 
 /// The devices that the driver shows.
 pub(crate) fn devices() -> Result<Vec<DeviceReport>, String> {
@@ -38,6 +44,11 @@ fn report(ordinal: usize) -> Result<DeviceReport, DriverError> {
         attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
     );
     let cooperative = attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)?;
+    let address = PciAddress {
+        domain: attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
+        bus: attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
+        device: attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?,
+    };
     // SAFETY: as above.
     let memory_bytes = unsafe { result::device::total_mem(device) }? as u64;
     Ok(DeviceReport {
@@ -46,6 +57,7 @@ fn report(ordinal: usize) -> Result<DeviceReport, DriverError> {
         uuid: uuid(&result::device::get_uuid(device)?),
         capability,
         memory_bytes,
+        numa_node: numa_node(Path::new(PCI_DEVICES), address),
         unusable: unusable(
             crate::CUDA_ARCHS.unwrap_or_default(),
             capability,

@@ -12,6 +12,7 @@
 pub(crate) mod arena;
 pub(crate) mod executor;
 pub(crate) mod host;
+pub(crate) mod node;
 pub(crate) mod oneshot;
 pub(crate) mod relay;
 pub(crate) mod sorted;

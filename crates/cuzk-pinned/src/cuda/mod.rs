@@ -27,6 +27,7 @@ use std::sync::Arc;
 use crate::device::PageLockedMemory;
 use crate::error::CudaError;
 use crate::mapping::{PAGE_BYTES, Pages, whole_pages};
+use crate::numa::NumaNodes;
 use crate::page_lock::PageLocker;
 
 /// One mapping a buffer, registered, and a lock for ordinary buffers.
@@ -34,12 +35,13 @@ pub(crate) fn page_locked_memory(
     ordinal: usize,
     threads: NonZero<usize>,
     pages: Pages,
+    nodes: NumaNodes,
 ) -> Result<PageLockedMemory, CudaError> {
     let context = open(ordinal)?;
     let mut options = RegisterOptions::with_threads(threads);
     options.pages = pages;
     let chunk_bytes = options.chunk_bytes;
     let locker = PageLocker::new(DriverLock::new(Arc::clone(&context)), chunk_bytes);
-    let backing = Arc::new(RegisteredBacking::new(context, options)?);
+    let backing = Arc::new(RegisteredBacking::new(context, options)?.on_nodes(nodes));
     Ok(PageLockedMemory { backing, locker })
 }

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::num::NonZero;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudarc::driver::{CudaContext, sys};
 
@@ -13,6 +14,7 @@ use super::{PAGE_BYTES, whole_pages};
 use crate::backing::Backing;
 use crate::error::{BackingError, CudaError};
 use crate::mapping::{Mapping, Pages};
+use crate::numa::NumaNodes;
 use crate::page_lock::{LOCK_BYTES_MAX, PageLock, Trouble, is_chunk, lock_chunks, unlock_chunks};
 
 /// How memory is registered.
@@ -60,6 +62,9 @@ impl RegisterOptions {
 pub struct RegisteredBacking {
     lock: Box<dyn PageLock>,
     options: RegisterOptions,
+    nodes: NumaNodes,
+    /// Whether it was told that the kernel refuses the nodes.
+    is_refusal_told: AtomicBool,
     spans: Spans,
     trouble: Trouble,
 }
@@ -81,9 +86,28 @@ impl RegisteredBacking {
         Ok(Self {
             lock,
             options,
+            nodes: NumaNodes::none(),
+            is_refusal_told: AtomicBool::new(false),
             spans: Spans::default(),
             trouble: Trouble::default(),
         })
+    }
+
+    /// Asks the kernel to put new memory on these nodes. Where it refuses that, which is
+    /// told once in the log, memory lies where the kernel puts it.
+    pub fn on_nodes(self, nodes: NumaNodes) -> Self {
+        Self { nodes, ..self }
+    }
+
+    /// Before the memory is touched: pages that are there already stay where they are.
+    fn place(&self, mapping: &mut Mapping) {
+        let Err(error) = mapping.place(&self.nodes) else {
+            return;
+        };
+        if !self.is_refusal_told.swap(true, Ordering::Relaxed) {
+            let nodes = &self.nodes;
+            tracing::warn!(%nodes, %error, "the kernel refuses page-locked memory on these NUMA nodes: it lies anywhere");
+        }
     }
 
     /// Time spent so far.
@@ -129,6 +153,7 @@ unsafe impl Backing for RegisteredBacking {
             .allocate
             .time(|| Mapping::new(bytes, self.options.pages));
         let mut mapping = mapping.map_err(|error| self.refuse(bytes, error.to_string()))?;
+        self.place(&mut mapping);
         self.spans
             .touch
             .time(|| mapping.touch(self.options.threads));

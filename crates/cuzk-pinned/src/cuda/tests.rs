@@ -1,6 +1,8 @@
 //! Refusals and errors with a registrar of the tests' own; with a device also
 //! what the driver really does.
 
+mod nodes;
+
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::ptr::NonNull;

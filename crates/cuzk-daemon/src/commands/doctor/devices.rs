@@ -29,6 +29,8 @@ struct DeviceLine {
     uuid: String,
     capability: String,
     memory_bytes: u64,
+    /// Node of the host's memory that it is connected to, where the host shows one.
+    numa_node: Option<u32>,
     problem: Option<String>,
     /// Whether proofs are made on it by this configuration.
     is_chosen: bool,
@@ -108,6 +110,7 @@ impl DeviceLine {
             uuid: report.uuid.clone(),
             capability: format!("{major}.{minor}"),
             memory_bytes: report.memory_bytes,
+            numa_node: report.numa_node,
             problem: report.unusable.clone(),
             is_chosen: chosen.contains(&report.ordinal),
         }
@@ -139,7 +142,7 @@ impl fmt::Display for Devices {
             return writeln!(f, "devices: the driver shows none");
         }
         for device in &self.devices {
-            writeln!(
+            write!(
                 f,
                 "device {}: {}, {}, compute capability {}, {}",
                 device.index,
@@ -148,7 +151,10 @@ impl fmt::Display for Devices {
                 device.capability,
                 ByteCount(device.memory_bytes)
             )?;
-            writeln!(f, "  {}", device.verdict())?;
+            if let Some(node) = device.numa_node {
+                write!(f, ", NUMA node {node}")?;
+            }
+            writeln!(f, "\n  {}", device.verdict())?;
         }
         Ok(())
     }
@@ -194,17 +200,22 @@ mod tests {
 
     #[test]
     fn each_device_is_told_with_what_becomes_of_it() {
-        let device = |ordinal, unusable: Option<&str>| DeviceReport {
+        let device = |ordinal, numa_node, unusable: Option<&str>| DeviceReport {
             ordinal,
             name: "Card".to_owned(),
             uuid: format!("GPU-25a{ordinal}"),
             capability: (9, 0),
             memory_bytes: 80 << 30,
+            numa_node,
             unusable: unusable.map(str::to_owned),
         };
         let devices = || {
             let old = "this program has code for sm_90, the device is sm_61";
-            Ok(vec![device(0, None), device(1, Some(old)), device(2, None)])
+            Ok(vec![
+                device(0, Some(0), None),
+                device(1, None, Some(old)),
+                device(2, Some(1), None),
+            ])
         };
         let told = [
             told("prefer-gpu", "0", devices()),
