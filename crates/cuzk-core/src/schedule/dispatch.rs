@@ -157,6 +157,11 @@ impl Scheduler {
             return;
         };
         let class = job.class;
+        let left = self.parts_left(class);
+        let devices = &self.devices;
+        if !devices.is_worth_queueing(rates, device, part.avoids, left) {
+            return;
+        }
         self.devices.take(device);
         self.note_overtaken(id.job, class);
         self.enter(id, Stage::Proving);
@@ -164,6 +169,26 @@ impl Scheduler {
             part.device = Some(device);
         }
         actions.push(Action::Prove { part: id, device });
+    }
+
+    /// Parts of a class or a higher one that no device has yet.
+    fn parts_left(&self, class: Priority) -> usize {
+        let jobs = self.jobs.values();
+        let jobs = jobs.filter(|job| job.class >= class && job.stage == JobStage::Running);
+        let stages = jobs.flat_map(|job| job.parts.iter().map(|part| part.stage));
+        stages
+            .filter(|stage| *stage == Stage::Waiting || stage.is_between())
+            .count()
+    }
+
+    /// Seconds of a proof of the circuit on a device, as far as any is measured.
+    #[cfg(test)]
+    pub(super) fn proof_seconds(
+        &self,
+        circuit: Circuit,
+        device: super::DeviceIndex,
+    ) -> Option<f64> {
+        self.circuits.get(&circuit)?.proof_seconds(device)
     }
 
     /// Starts the part's next stage, if it may.

@@ -12,8 +12,9 @@
 //! - a part starts only when its turn on a device is foreseeable: while those between
 //!   their reservation and a device are fewer than free slots and [measured
 //!   rates](Aim::lead) justify. Under [`Dispatch::Burst`] any number may be;
-//! - a part goes to the device that will have proved it first. One that is lost, or that
-//!   has kept a part too long, is out of service and gets no other;
+//! - a part goes to the device that will have proved it first, and waits behind another on
+//!   one only where the others will not have proved all that is left before. One that is
+//!   lost, or that has kept a part too long, is out of service and gets no other;
 //! - a part that fails for a reason of ours is tried again from its reservation, a
 //!   limited number of times, on another device where there is one; any other failure
 //!   ends its job, and only its job;

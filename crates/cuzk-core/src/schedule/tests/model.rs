@@ -283,7 +283,7 @@ impl Model {
                 let able = self.slots_for(part);
                 let may = able.contains(&device);
                 self.check(may, "is proved where it may not be", &(part, device, able));
-                let first = self.first_for_a_slot();
+                let first = self.first_for_a_slot(scheduler);
                 self.check(first == Some(part), "is before its turn", &(part, first));
                 self.note_overtaken(part);
                 self.put(part, In(Prove));

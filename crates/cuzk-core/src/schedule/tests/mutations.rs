@@ -43,6 +43,8 @@ mutations! {
     IgnoresFit,
     /// A device that is out of service gets parts.
     UsesLostDevices,
+    /// A part waits behind others on a slow device though a fast one would prove it first.
+    QueuesAnywhere,
     /// A part goes back to the device that failed it.
     RetriesWhereItFailed,
     /// The slower of two devices goes first.

@@ -75,7 +75,7 @@ fn proofs_of(world: &World, job: u64) -> Vec<Proof> {
 
 /// All scenarios, for faults to be caught in.
 pub(super) fn all(mutation: Option<Mutation>) -> impl Iterator<Item = impl FnOnce()> {
-    let scenarios: [fn(Option<Mutation>); 11] = [
+    let scenarios: [fn(Option<Mutation>); 13] = [
         equal_jobs_finish_one_after_the_other,
         an_urgent_part_has_the_next_slot,
         an_urgent_part_has_the_memory_that_comes_back_next,
@@ -83,6 +83,8 @@ pub(super) fn all(mutation: Option<Mutation>) -> impl Iterator<Item = impl FnOnc
         a_device_that_could_be_fed_never_waits,
         no_more_is_under_way_than_rates_justify,
         each_of_two_unequal_devices_has_its_share,
+        each_of_many_unequal_devices_has_its_share,
+        one_lost_of_many_devices_costs_the_time_of_its_part,
         a_lost_device_costs_the_time_of_its_parts,
         a_hung_device_costs_the_time_until_it_is_given_up,
         an_overtaken_job_moves_up,
@@ -244,6 +246,72 @@ fn each_of_two_unequal_devices_has_its_share(mutation: Option<Mutation>) {
     }
 }
 
+/// As many devices, of four speeds.
+fn slowness_of_devices(count: usize) -> Vec<f64> {
+    let speeds = [1.0, 1.5, 2.0, 4.0];
+    let of_all = speeds.iter().cycle().take(count);
+    of_all.map(|speed| 1.0 / speed).collect()
+}
+
+/// Parts that such devices prove in a second, all together or without one.
+fn parts_per_second(slowness: &[f64], without: Option<usize>) -> f64 {
+    let each = slowness.iter().enumerate();
+    let each = each.filter(|(device, _)| Some(*device) != without);
+    each.map(|(_, slow)| 1.0 / (PROOF * slow)).sum()
+}
+
+/// A share of the parts by speed, give or take one, and all of them done as early as the
+/// slowest one's last part allows. The shares of four and of eight are whole numbers: what
+/// several slow ones round up is else the fast ones' loss.
+fn each_of_many_unequal_devices_has_its_share(mutation: Option<Mutation>) {
+    for (count, slots) in [(2, 1), (2, 2), (4, 1), (4, 2), (8, 1), (8, 2), (8, 3)] {
+        let slowness = slowness_of_devices(count);
+        // So fast that all devices have a part at once.
+        let spec = with_devices(spec(0.02), &slowness, slots);
+        let world = run(spec, jobs(12, 17, 0), mutation);
+        let mut parts: Vec<_> = world.proofs.iter().map(|proof| proof.part).collect();
+        parts.sort();
+        parts.dedup();
+        assert_eq!((parts.len(), world.proofs.len()), (204, 204));
+        let ideal = 204.0 / parts_per_second(&slowness, None);
+        for (device, slow) in slowness.iter().enumerate() {
+            let of_device = world.proofs.iter();
+            let of_device = of_device.filter(|proof| proof.device.0 == device);
+            let (had, share) = (of_device.count() as f64, ideal / (PROOF * slow));
+            let at = (count, slots, device);
+            assert!((had - share).abs() <= 1.0, "{had} for {share} at {at:?}");
+        }
+        let end = world.completed.values().copied().fold(0.0, f64::max);
+        let at = (count, slots);
+        assert!(end <= ideal + PROOF, "{end} for {ideal} at {at:?}");
+    }
+}
+
+/// One of many is lost in the middle of a part, the fastest or the slowest: the others need
+/// no longer than for what was left, and one proof.
+fn one_lost_of_many_devices_costs_the_time_of_its_part(mutation: Option<Mutation>) {
+    for (count, slots) in [(2, 1), (2, 2), (4, 1), (4, 2), (8, 1), (8, 2)] {
+        let slowness = slowness_of_devices(count);
+        for lost in [0, count - 1] {
+            let mut spec = with_devices(spec(0.05), &slowness, slots);
+            let dies = 7.3;
+            spec.deaths[lost] = Some(dies);
+            let world = run(spec, jobs(10, 20, 0), mutation);
+            assert_eq!(world.completed.len(), 10, "all jobs have their proof");
+            let wasted = world.proofs.len() - 200;
+            assert!(wasted <= slots, "{wasted} parts are proved again");
+            let before = world.proofs.iter();
+            let before = before.filter(|proof| proof.device.0 == lost && proof.ended <= dies);
+            let by_others = dies * parts_per_second(&slowness, Some(lost));
+            let left = 200.0 - before.count() as f64 - by_others;
+            let ideal = dies + left / parts_per_second(&slowness, Some(lost));
+            let end = world.completed.values().copied().fold(0.0, f64::max);
+            let at = (count, slots, lost);
+            assert!(end <= ideal + PROOF, "{end} for {ideal} at {at:?}");
+        }
+    }
+}
+
 /// The parts that it has go to the other one, and every job ends.
 fn a_lost_device_costs_the_time_of_its_parts(mutation: Option<Mutation>) {
     let mut spec = with_devices(spec(0.5), &[1.0, 1.0], 2);
@@ -338,6 +406,8 @@ tests! {
     fed => a_device_that_could_be_fed_never_waits,
     justified => no_more_is_under_way_than_rates_justify,
     unequal => each_of_two_unequal_devices_has_its_share,
+    many_unequal => each_of_many_unequal_devices_has_its_share,
+    many_lost => one_lost_of_many_devices_costs_the_time_of_its_part,
     lost => a_lost_device_costs_the_time_of_its_parts,
     hung => a_hung_device_costs_the_time_until_it_is_given_up,
     overtaken => an_overtaken_job_moves_up,

@@ -29,9 +29,45 @@ impl Model {
         self.ready(Place::Waits).into_iter().next()
     }
 
-    pub(super) fn first_for_a_slot(&self) -> Option<PartId> {
+    pub(super) fn first_for_a_slot(&self, scheduler: &Scheduler) -> Option<PartId> {
         let ready = self.ready(After(Synthesise)).into_iter();
-        ready.into_iter().find(|&id| !self.slots_for(id).is_empty())
+        ready
+            .into_iter()
+            .find(|&id| !self.slots_for(id).is_empty() && !self.waits_for_another(id, scheduler))
+    }
+
+    /// Whether every device that would have the part has one already, and the others will
+    /// have proved all that is left before.
+    fn waits_for_another(&self, id: PartId, scheduler: &Scheduler) -> bool {
+        let job = &self.jobs[&id.job];
+        let running = |device: DeviceIndex| {
+            let parts = self.jobs.values().flat_map(|job| &job.parts);
+            parts.filter(|part| part.device == Some(device)).count() as f64
+        };
+        let seconds = |device| scheduler.proof_seconds(job.circuit, device);
+        let end = |device: DeviceIndex| (running(device) + 1.0) * seconds(device).unwrap_or(1.0);
+        let best = self.slots_for(id).into_iter().min_by(|&left, &right| {
+            let by_end = end(left).total_cmp(&end(right));
+            by_end.then(running(left).total_cmp(&running(right)))
+        });
+        let Some(best) = best.filter(|&best| running(best) > 0.0 && seconds(best).is_some()) else {
+            return false;
+        };
+        let others = self.in_service(id).into_iter();
+        let others =
+            others.filter(|&other| other != best && Some(other) != job.parts[id.index].failed_on);
+        let by_others: f64 = others
+            .map(|other| {
+                // As many as end strictly before.
+                let all = (end(best) / seconds(other).unwrap_or(1.0)).ceil() - 1.0;
+                (all - running(other)).max(0.0)
+            })
+            .sum();
+        let jobs = self.jobs.values();
+        let jobs = jobs.filter(|other| other.life == Life::Proves && other.class >= job.class);
+        let places = jobs.flat_map(|job| job.parts.iter().map(|part| part.place));
+        let left = places.filter(|place| *place == Place::Waits || place.is_between());
+        by_others >= left.count() as f64
     }
 
     pub(super) fn first_to_explain(&self) -> Option<PartId> {
@@ -112,7 +148,7 @@ impl Model {
         self.check(waiting.is_none(), "could start", &waiting);
         let reserved = self.ready(After(Reserve));
         self.check(reserved.is_empty(), "could be synthesised", &reserved);
-        let for_a_slot = self.first_for_a_slot();
+        let for_a_slot = self.first_for_a_slot(scheduler);
         self.check(for_a_slot.is_none(), "could be proved", &for_a_slot);
         let proved = self.ready(After(Prove));
         self.check(proved.is_empty(), "could be verified", &proved);
