@@ -23,6 +23,26 @@ impl DeviceSet {
         self.0 >> device.0 & 1 == 1
     }
 
+    /// None of them.
+    pub(super) const NONE: Self = Self(0);
+
+    /// Whether some device is in both.
+    pub(super) fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub(super) fn one(device: DeviceIndex) -> Self {
+        Self(1 << device.0)
+    }
+
+    pub(super) fn minus(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     fn without(self, device: Option<DeviceIndex>) -> Self {
         Self(device.map_or(self.0, |device| self.0 & !(1 << device.0)))
     }

@@ -5,7 +5,8 @@
 //! run this code. It decides by these rules:
 //!
 //! - jobs are served by priority, then by arrival, and the parts of a job in order: one
-//!   that may not start yet holds up all behind it;
+//!   that may not start yet holds up all behind it, but for those that can go to devices
+//!   that it cannot, where devices are all it waits for;
 //! - a part counts against a limit only for parts of its own or a lower priority,
 //!   so nothing of lower priority can keep it waiting for a place; slots of devices are
 //!   the exception, and there it has the next one that is free;

@@ -66,11 +66,11 @@ impl Rates {
         self.proofs[device.0].0.or_else(|| known.reduce(f64::min))
     }
 
-    /// Parts that are to be between their reservation and a device, beside those that
+    /// Parts that are to be between their reservation and a device of a set, beside those that
     /// free slots wait for; no less than one. A device that has proved none yet is fed by
     /// its free slots alone.
-    pub(super) fn lead(&self, devices: &Devices) -> usize {
-        let able = devices.in_service(self.devices);
+    pub(super) fn lead(&self, devices: &Devices, set: DeviceSet) -> usize {
+        let able = devices.in_service(set);
         let rates = able.filter_map(|device| self.proofs[device.0].0.map(f64::recip));
         let per_second: f64 = rates.sum();
         let parts = (per_second * self.synthesis.0.unwrap_or(0.0)).ceil();

@@ -37,6 +37,8 @@ mutations! {
     CountsLowerPriorities,
     /// A device is given one part more than it has slots.
     OverfillsSlots,
+    /// A part that waits for one device holds up those that can go to another.
+    HoldsUpAllBehind,
     /// A failed proof does not free its slot.
     LeaksSlots,
     /// A device gets parts that do not fit it.

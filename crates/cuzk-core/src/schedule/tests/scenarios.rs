@@ -75,7 +75,7 @@ fn proofs_of(world: &World, job: u64) -> Vec<Proof> {
 
 /// All scenarios, for faults to be caught in.
 pub(super) fn all(mutation: Option<Mutation>) -> impl Iterator<Item = impl FnOnce()> {
-    let scenarios: [fn(Option<Mutation>); 13] = [
+    let scenarios: [fn(Option<Mutation>); 14] = [
         equal_jobs_finish_one_after_the_other,
         an_urgent_part_has_the_next_slot,
         an_urgent_part_has_the_memory_that_comes_back_next,
@@ -84,6 +84,7 @@ pub(super) fn all(mutation: Option<Mutation>) -> impl Iterator<Item = impl FnOnc
         no_more_is_under_way_than_rates_justify,
         each_of_two_unequal_devices_has_its_share,
         each_of_many_unequal_devices_has_its_share,
+        a_circuit_of_one_device_leaves_the_others_to_others,
         one_lost_of_many_devices_costs_the_time_of_its_part,
         a_lost_device_costs_the_time_of_its_parts,
         a_hung_device_costs_the_time_until_it_is_given_up,
@@ -312,6 +313,32 @@ fn one_lost_of_many_devices_costs_the_time_of_its_part(mutation: Option<Mutation
     }
 }
 
+/// A job of which every part fits the first device alone comes before one that any can
+/// prove: neither device is without a part while the other one's are proved.
+fn a_circuit_of_one_device_leaves_the_others_to_others(mutation: Option<Mutation>) {
+    for slots in [1, 2] {
+        let mut spec = with_devices(spec(0.3), &[1.0, 1.0], slots);
+        spec.kinds[1] = spec.kinds[0].clone();
+        spec.kinds[0].devices = [DeviceIndex(0)].into_iter().collect();
+        let arrivals = [(0, 2), (0, 20), (1, 20), (1, 20)];
+        let arrivals = arrivals.map(|(kind, parts)| Arrival::new(Priority::Normal, parts, kind));
+        let world = run(spec, arrivals.to_vec(), mutation);
+        for device in [0, 1].map(DeviceIndex) {
+            let idle = world.idle_seconds(device, 4);
+            assert!(
+                idle < 0.5 * PROOF,
+                "{device:?} idle for {idle} s of {slots}"
+            );
+        }
+        let by_first = world.proofs.iter().filter(|proof| proof.device.0 == 0);
+        let by_first = by_first.count();
+        assert!(
+            (30..=32).contains(&by_first),
+            "{by_first} of 62 with {slots}"
+        );
+    }
+}
+
 /// The parts that it has go to the other one, and every job ends.
 fn a_lost_device_costs_the_time_of_its_parts(mutation: Option<Mutation>) {
     let mut spec = with_devices(spec(0.5), &[1.0, 1.0], 2);
@@ -407,6 +434,7 @@ tests! {
     justified => no_more_is_under_way_than_rates_justify,
     unequal => each_of_two_unequal_devices_has_its_share,
     many_unequal => each_of_many_unequal_devices_has_its_share,
+    of_one_device => a_circuit_of_one_device_leaves_the_others_to_others,
     many_lost => one_lost_of_many_devices_costs_the_time_of_its_part,
     lost => a_lost_device_costs_the_time_of_its_parts,
     hung => a_hung_device_costs_the_time_until_it_is_given_up,
