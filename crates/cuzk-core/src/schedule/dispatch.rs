@@ -111,8 +111,16 @@ impl Scheduler {
     pub(super) fn dispatch(&mut self, actions: &mut Vec<Action>) {
         let order = self.order();
         // Slots first: whether a part may follow depends on those that are free after it.
-        for &part in &order {
-            self.start_proof(part, actions);
+        // One that waits for another slot may find it taken by one behind it, so they are
+        // looked at until none is given any.
+        loop {
+            let before = actions.len();
+            for &part in &order {
+                self.start_proof(part, actions);
+            }
+            if actions.len() == before {
+                break;
+            }
         }
         self.end_jobs(actions);
         let mut load = self.load();
