@@ -47,6 +47,7 @@ fn spec(synthesis: f64) -> Spec {
         failures_percent: 0,
         slow_percent: 0,
         hangs_percent: 0,
+        batch: 1,
     }
 }
 
@@ -75,13 +76,14 @@ fn proofs_of(world: &World, job: u64) -> Vec<Proof> {
 
 /// All scenarios, for faults to be caught in.
 pub(super) fn all(mutation: Option<Mutation>) -> impl Iterator<Item = impl FnOnce()> {
-    let scenarios: [fn(Option<Mutation>); 14] = [
+    let scenarios: [fn(Option<Mutation>); 15] = [
         equal_jobs_finish_one_after_the_other,
         an_urgent_part_has_the_next_slot,
         an_urgent_part_has_the_memory_that_comes_back_next,
         kept_memory_is_there_for_an_urgent_part,
         a_device_that_could_be_fed_never_waits,
         no_more_is_under_way_than_rates_justify,
+        a_device_that_ends_proofs_in_bunches_is_fed_as_evenly,
         each_of_two_unequal_devices_has_its_share,
         each_of_many_unequal_devices_has_its_share,
         a_circuit_of_one_device_leaves_the_others_to_others,
@@ -215,6 +217,35 @@ fn no_more_is_under_way_than_rates_justify(mutation: Option<Mutation>) {
         burst.limits.dispatch = Dispatch::Burst;
         let seen = run(burst, jobs(3, 20, kind), mutation).lead_seen;
         assert!(seen > 10, "a burst has {seen} under way");
+    }
+}
+
+/// A device makes four proofs together, which end at the same time, and has as many slots
+/// again: once rates are known it always has four, one bunch comes right after the other, and
+/// no more is under way than the rate of all of them justifies.
+fn a_device_that_ends_proofs_in_bunches_is_fed_as_evenly(mutation: Option<Mutation>) {
+    for (kind, synthesis) in [(0, 0.1), (0, 1.0), (0, 1.8), (1, 2.0), (1, 7.0), (1, 13.0)] {
+        for count in [1, 2] {
+            let synthesis = synthesis / count as f64;
+            let mut spec = with_devices(spec(synthesis), &vec![1.0; count], 8);
+            spec.batch = 4;
+            let world = run(spec, jobs(5, 20, kind), mutation);
+            for device in (0..count).map(DeviceIndex) {
+                let at = (kind, synthesis, device);
+                let of_device = world.proofs.iter().filter(|proof| proof.device == device);
+                let mut begun: Vec<f64> = of_device.map(|proof| proof.begun).collect();
+                begun.sort_by(f64::total_cmp);
+                let passes: Vec<_> = begun.chunk_by(|left, right| left == right).collect();
+                let whole = &passes[passes.len() / 2..passes.len() - 2];
+                let is_whole = whole.iter().all(|pass| pass.len() == 4);
+                assert!(!whole.is_empty() && is_whole, "{passes:?} at {at:?}");
+                let pairs = whole.windows(2);
+                let idle: f64 = pairs
+                    .map(|pair| pair[1][0] - pair[0][0] - 4.0 * PROOF)
+                    .sum();
+                assert!(idle < 0.05 * PROOF, "{idle} s idle at {at:?}");
+            }
+        }
     }
 }
 
@@ -432,6 +463,7 @@ tests! {
     urgent_kept => kept_memory_is_there_for_an_urgent_part,
     fed => a_device_that_could_be_fed_never_waits,
     justified => no_more_is_under_way_than_rates_justify,
+    bunches => a_device_that_ends_proofs_in_bunches_is_fed_as_evenly,
     unequal => each_of_two_unequal_devices_has_its_share,
     many_unequal => each_of_many_unequal_devices_has_its_share,
     of_one_device => a_circuit_of_one_device_leaves_the_others_to_others,
