@@ -229,14 +229,15 @@ fn a_device_that_ends_proofs_in_bunches_is_fed_as_evenly(mutation: Option<Mutati
             let synthesis = synthesis / count as f64;
             let mut spec = with_devices(spec(synthesis), &vec![1.0; count], 8);
             spec.batch = 4;
-            let world = run(spec, jobs(5, 20, kind), mutation);
+            let world = run(spec, jobs(10, 20, kind), mutation);
             for device in (0..count).map(DeviceIndex) {
                 let at = (kind, synthesis, device);
                 let of_device = world.proofs.iter().filter(|proof| proof.device == device);
                 let mut begun: Vec<f64> = of_device.map(|proof| proof.begun).collect();
                 begun.sort_by(f64::total_cmp);
                 let passes: Vec<_> = begun.chunk_by(|left, right| left == right).collect();
-                let whole = &passes[passes.len() / 2..passes.len() - 2];
+                // Little more than it takes fills its slots slowly.
+                let whole = &passes[passes.len() * 2 / 3..passes.len() - 2];
                 let is_whole = whole.iter().all(|pass| pass.len() == 4);
                 assert!(!whole.is_empty() && is_whole, "{passes:?} at {at:?}");
                 let pairs = whole.windows(2);
