@@ -34,6 +34,7 @@ use crate::{CircuitSpec, Workload, WorkloadError};
 use dispatcher::Dispatcher;
 use table::Message;
 
+use kept::Kept;
 /// Times a part is tried again after a failure that is not the caller's.
 const RETRIES_MAX: usize = 1;
 
@@ -56,8 +57,8 @@ pub struct Engine {
     jobs: Arc<AtomicUsize>,
     jobs_max: usize,
     limits: Limits,
-    /// Whether what is kept for the highest priority is configured.
-    keeps_fixed: bool,
+    /// What is kept for the highest priority, if that is configured.
+    configured: Option<Kept>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -97,7 +98,7 @@ impl Engine {
             metrics: Metrics::default(),
             recorder: Arc::new(Recorder::new(config.spans_max)),
         });
-        let keeps_fixed = shared.keep_configured(config)?;
+        let configured = shared.keep_configured(config)?;
         let limits = limits(config, &shared);
         let slots: usize = limits.device_slots.iter().sum();
         if let Some(max) = limits.parts_in_flight_max.filter(|max| *max <= slots) {
@@ -121,7 +122,7 @@ impl Engine {
             jobs: Arc::default(),
             jobs_max: config.jobs_max,
             limits,
-            keeps_fixed,
+            configured,
             thread: Some(thread),
         })
     }
