@@ -37,6 +37,8 @@ pub(super) struct Dispatcher {
     outbox: Sender<Message>,
     inbox: Receiver<Message>,
     stopping: bool,
+    /// Devices that the scheduler was told as lost.
+    lost: Vec<bool>,
 }
 
 impl Dispatcher {
@@ -47,6 +49,7 @@ impl Dispatcher {
         inbox: Receiver<Message>,
     ) -> Self {
         let stages = limits.stages;
+        let lost = vec![false; limits.device_slots.len()];
         let scheduler = Scheduler::new(limits);
         Self {
             shared,
@@ -54,6 +57,7 @@ impl Dispatcher {
             stages,
             start: Instant::now(),
             circuits: HashMap::new(),
+            lost,
             jobs: HashMap::new(),
             outbox,
             inbox,
@@ -63,13 +67,14 @@ impl Dispatcher {
 
     pub(super) fn run(mut self) {
         while !(self.stopping && self.jobs.is_empty()) {
-            let events = match self.next_message() {
+            let heard = match self.next_message() {
                 Ok(message) => self.hear(message),
                 Err(RecvTimeoutError::Timeout) => vec![Event::Tick],
                 // The dispatcher holds a sender itself, so the channel stays open.
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            for event in events {
+            // Told first, so that no part goes there, and one that failed there elsewhere.
+            for event in self.newly_lost().into_iter().chain(heard) {
                 for action in self.scheduler.step(event, self.start.elapsed()) {
                     self.start(action);
                 }
@@ -79,6 +84,17 @@ impl Dispatcher {
             }
             self.log_aims();
         }
+    }
+
+    fn newly_lost(&mut self) -> Vec<Event> {
+        let devices = self.lost.iter_mut().enumerate();
+        let newly = devices.filter_map(|(index, was_lost)| {
+            let device = DeviceIndex(index);
+            let is_new = !*was_lost && self.shared.backends.is_lost(device);
+            *was_lost |= is_new;
+            is_new.then_some(Event::DeviceLost(device))
+        });
+        newly.collect()
     }
 
     /// The next message, or that time alone changes something.
@@ -160,6 +176,8 @@ impl Dispatcher {
             }),
             Message::Part(part, stage, result) => self.of_part(part, stage, *result),
             Message::Cancel(id) => self.cancel(id),
+            // Those that are lost are told whatever was heard.
+            Message::Devices => Vec::new(),
             Message::Stop => {
                 self.stopping = true;
                 let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
@@ -227,7 +245,7 @@ impl Dispatcher {
         if attempt.stage != stage {
             return Vec::new();
         }
-        let device = attempt.device.take();
+        attempt.device = None;
         match result {
             Ok(data) => {
                 let event = match &data {
@@ -248,10 +266,7 @@ impl Dispatcher {
             Err(failure) => {
                 let retry = failure.retry;
                 entry.part_failed(part.index, failure);
-                // Told first, so that the part goes elsewhere.
-                let lost = device.filter(|device| self.shared.backends.is_lost(*device));
-                let lost = lost.map(Event::DeviceLost).into_iter();
-                lost.chain([Event::PartFailed { part, retry }]).collect()
+                vec![Event::PartFailed { part, retry }]
             }
         }
     }

@@ -218,7 +218,10 @@ impl Engine {
                 other => other,
             },
         }?;
-        self.shared.backends.preload(&key)
+        let preloaded = self.shared.backends.preload(&key);
+        // Fails only if the dispatcher has ended, and then no part goes anywhere.
+        let _ = self.outbox.send(Message::Devices);
+        preloaded
     }
 
     /// Threads that a synthesis of the circuit is likely to use where it has them.

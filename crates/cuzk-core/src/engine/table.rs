@@ -39,6 +39,8 @@ pub(super) enum Message {
     Encoded(JobId, Result<Vec<u8>, Failure>),
     /// A caller gave a job up.
     Cancel(JobId),
+    /// Devices may have been lost outside of a proof.
+    Devices,
     /// The engine is being dropped.
     Stop,
 }
