@@ -5,6 +5,8 @@
 //! with the stage that works on it or in the table here. A stage that panics fails
 //! its part alone.
 
+mod telling;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -37,6 +39,9 @@ pub(super) struct Dispatcher {
     outbox: Sender<Message>,
     inbox: Receiver<Message>,
     stopping: bool,
+    /// When those who wait for the end are told next what it waits for, if they are, and after
+    /// how long again.
+    stop_told: Option<(Instant, Duration)>,
     /// Devices that the scheduler was told as lost.
     lost: Vec<bool>,
 }
@@ -62,6 +67,7 @@ impl Dispatcher {
             outbox,
             inbox,
             stopping: false,
+            stop_told: None,
         }
     }
 
@@ -83,6 +89,8 @@ impl Dispatcher {
                 }
             }
             self.log_aims();
+            self.tell_waits();
+            self.tell_stop();
         }
     }
 
@@ -99,44 +107,14 @@ impl Dispatcher {
 
     /// The next message, or that time alone changes something.
     fn next_message(&self) -> Result<Message, RecvTimeoutError> {
-        match self.scheduler.next_deadline() {
+        let deadline = self.scheduler.next_deadline();
+        let until_late = deadline.map(|deadline| deadline.saturating_sub(self.start.elapsed()));
+        // Stages wait for memory by themselves, and are looked at as long as any may.
+        let told_after = self.shared.waits.told_after();
+        let until_told = told_after.filter(|_| !self.jobs.is_empty());
+        match until_late.into_iter().chain(until_told).min() {
             None => Ok(self.inbox.recv()?),
-            Some(deadline) => {
-                let wait_max = deadline.saturating_sub(self.start.elapsed());
-                self.inbox.recv_timeout(wait_max)
-            }
-        }
-    }
-
-    /// Tells what the scheduler aims at, where that has changed.
-    fn log_aims(&mut self) {
-        if !tracing::enabled!(tracing::Level::DEBUG) {
-            return;
-        }
-        for (circuit, (number, told)) in &mut self.circuits {
-            let aim = self.scheduler.aim(*number);
-            // Free slots come and go with every part.
-            let steady = Aim {
-                free_slots: 0,
-                ..aim
-            };
-            if *told != Some(steady) {
-                *told = Some(steady);
-                let Aim {
-                    lead,
-                    free_slots,
-                    synthesis_max,
-                    parts_in_flight_max,
-                } = aim;
-                tracing::debug!(
-                    %circuit,
-                    lead,
-                    free_slots,
-                    synthesis_max,
-                    parts_in_flight_max,
-                    "parts that may be under way to a device"
-                );
-            }
+            Some(wait_max) => self.inbox.recv_timeout(wait_max),
         }
     }
 
@@ -180,6 +158,9 @@ impl Dispatcher {
             Message::Devices => Vec::new(),
             Message::Stop => {
                 self.stopping = true;
+                let told_after = self.shared.waits.told_after();
+                self.stop_told =
+                    told_after.and_then(|after| Some((Instant::now().checked_add(after)?, after)));
                 let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
                 jobs.into_iter().flat_map(|id| self.cancel(id)).collect()
             }
@@ -207,6 +188,7 @@ impl Dispatcher {
             proof: None,
             reply,
             queued: Instant::now(),
+            running: None,
             place,
         };
         self.jobs.insert(id, entry);
@@ -222,6 +204,7 @@ impl Dispatcher {
         let Some(entry) = self.jobs.get_mut(&id) else {
             return Vec::new();
         };
+        entry.running = None;
         vec![match result {
             Ok(value) => keep(entry, value),
             Err(failure) => {
@@ -246,6 +229,7 @@ impl Dispatcher {
             return Vec::new();
         }
         attempt.device = None;
+        attempt.running = None;
         match result {
             Ok(data) => {
                 let event = match &data {
@@ -386,17 +370,23 @@ impl Dispatcher {
         match part {
             Some(part) => {
                 entry.parts[part].stage += 1;
+                entry.parts[part].running = None;
                 entry.parts[part].device = None;
                 let retry = device.is_some();
                 entry.part_failed(part, Failure { error, retry });
             }
-            None => entry.end(error),
+            None => {
+                entry.running = None;
+                entry.end(error);
+            }
         }
     }
 
     fn load_key(&mut self, id: JobId) {
-        let entry = &self.jobs[&id];
-        let (shared, job) = (Arc::clone(&self.shared), Arc::clone(&entry.job));
+        let shared = Arc::clone(&self.shared);
+        let entry = self.entry(id);
+        entry.running = Some(("key", Instant::now()));
+        let (shared, job) = (shared, Arc::clone(&entry.job));
         spawn(
             self.outbox.clone(),
             "key",
@@ -445,6 +435,7 @@ impl Dispatcher {
         let entry = self.entry(part.job);
         let attempt = &mut entry.parts[part.index];
         attempt.stage += 1;
+        attempt.running = Some((stage, Instant::now()));
         let number = attempt.stage;
         let data = attempt.data.take();
         let key = Arc::clone(
@@ -483,7 +474,8 @@ impl Dispatcher {
     }
 
     fn complete(&mut self, id: JobId) {
-        let entry = &self.jobs[&id];
+        let entry = self.entry(id);
+        entry.running = Some(("complete", Instant::now()));
         let proofs: Vec<_> = entry
             .parts
             .iter()

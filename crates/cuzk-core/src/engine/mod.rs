@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use cuzk_budget::{Budget, CancelToken};
 use cuzk_gpu::Backend;
@@ -30,11 +31,12 @@ use crate::shapes::Shapes;
 use crate::stage::{self, Job, Shared};
 use crate::templates::Templates;
 use crate::timeline::{Recorded, Recorder, Sums, Timeline};
+use crate::waits::{MemoryWait, Waits};
 use crate::{CircuitSpec, Workload, WorkloadError};
 use dispatcher::Dispatcher;
+use kept::Kept;
 use table::Message;
 
-use kept::Kept;
 /// Times a part is tried again after a failure that is not the caller's.
 const RETRIES_MAX: usize = 1;
 
@@ -49,7 +51,9 @@ pub struct EngineParts {
     pub hints: HintStore,
 }
 
-/// A running engine. Dropping it cancels its jobs and waits for what runs.
+/// A running engine. Dropping it cancels its jobs and waits for what runs: for a stage that
+/// hangs until its limit in [`Watchdog`](crate::config::Watchdog), and for ever without
+/// one. Warnings say which stages it waits for.
 pub struct Engine {
     shared: Arc<Shared>,
     outbox: Sender<Message>,
@@ -97,6 +101,7 @@ impl Engine {
             tuning,
             metrics: Metrics::default(),
             recorder: Arc::new(Recorder::new(config.spans_max)),
+            waits: Waits::new(config.watchdog.told_after),
         });
         let configured = shared.keep_configured(config)?;
         let limits = limits(config, &shared);
@@ -282,6 +287,11 @@ impl Engine {
     /// The budget that counts the engine's memory.
     pub fn budget(&self) -> &Budget {
         self.shared.memory.budget()
+    }
+
+    /// The parts that wait for memory now, the longest first.
+    pub fn memory_waits(&self) -> Vec<MemoryWait> {
+        self.shared.waits.list(Instant::now())
     }
 
     /// Jobs that wait or run.
