@@ -171,7 +171,8 @@ impl Limits {
 }
 
 /// How long a stage may take before it is given up; `None` is for ever. A wait for memory
-/// has no limit here.
+/// has none: behind other jobs it may rightly take hours, and it ends when their stages do,
+/// or are given up and return. The engine tells of one that is long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageLimits {
     /// A synthesis.
