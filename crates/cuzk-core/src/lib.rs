@@ -64,6 +64,7 @@ mod shapes;
 mod stage;
 mod templates;
 pub mod timeline;
+mod waits;
 mod workload;
 
 pub use assemble::{StartError, cpu_backend, memory_limit, page_locked_limit};
@@ -83,4 +84,5 @@ pub use metrics::{Counter, Metrics, PlacementCounters};
 pub use placement::{ColumnMemory, Placed};
 pub use shapes::{Shapes, circuit_shape};
 pub use timeline::{Span, Timeline};
+pub use waits::MemoryWait;
 pub use workload::{CircuitId, CircuitSpec, Part, Workload, WorkloadError};

@@ -121,8 +121,9 @@ mod tests {
             pinned_memory_limit_bytes: 1,
             device_policy: "a".to_owned(),
             no_device_reason: "a".to_owned(),
+            memory_waits: vec!["a".to_owned()],
         };
-        assert_eq!(numbers(&status), [1, 2, 3, 4, 5, 6, 7, 8, 100, 101]);
+        assert_eq!(numbers(&status), [1, 2, 3, 4, 5, 6, 7, 8, 100, 101, 102]);
         assert_eq!(numbers(&status.gpus[0]), [1, 2, 3, 4, 5, 6]);
         assert_eq!(numbers(&status.loaded_srs[0]), [1, 2, 3, 4]);
         assert_eq!(numbers(&status.queues[0]), [1, 2, 3]);

@@ -192,6 +192,16 @@ pub const KEYS: &[Key] = &[
         show: |config| show_seconds_max(config.watchdog.other_max),
     },
     Key {
+        name: "watchdog.told_after_seconds",
+        what: "after how long a warning says who waits for memory, or which stages keep an engine \
+               from ending; 0 for never",
+        set: |config, value| {
+            config.watchdog.told_after = seconds_max(value)?;
+            Ok(())
+        },
+        show: |config| show_seconds_max(config.watchdog.told_after),
+    },
+    Key {
         name: "device.policy",
         what: "where proofs are made: cpu, prefer-gpu or require-gpu",
         set: |config, value| {

@@ -3,15 +3,19 @@
 use std::time::Duration;
 
 /// How long a stage may take before it is given up; `None` is for ever. Generous: a stage
-/// that is slow ends by itself, one that hangs never does. A wait for memory has no limit.
+/// that is slow ends by itself, one that hangs never does. A wait for memory has no limit of its own, since it ends when the
+/// stages do that hold what it waits for, and these have limits: it is told instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watchdog {
     /// A synthesis.
     pub synthesis_max: Option<Duration>,
     /// A proof, from when a device has it. The device is out of service after it.
     pub prove_max: Option<Duration>,
-    /// Loading a key, verifying, explaining, and completing a job.
+    /// Loading a key, verifying, explaining with its wait for memory, and completing a job.
     pub other_max: Option<Duration>,
+    /// After how long a warning says who waits for memory, and what an engine that is to end
+    /// waits for; again after twice as long each time. `None` is never.
+    pub told_after: Option<Duration>,
 }
 
 impl Watchdog {
@@ -24,6 +28,7 @@ impl Watchdog {
             prove_max: minutes(120),
             // The digest of 60 GB from a slow disk.
             other_max: minutes(60),
+            told_after: minutes(1),
         }
     }
 }

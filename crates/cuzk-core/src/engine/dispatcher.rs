@@ -5,6 +5,8 @@
 //! with the stage that works on it or in the table here. A stage that panics fails
 //! its part alone.
 
+mod telling;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -37,6 +39,11 @@ pub(super) struct Dispatcher {
     outbox: Sender<Message>,
     inbox: Receiver<Message>,
     stopping: bool,
+    /// When those who wait for the end are told next what it waits for, if they are, and after
+    /// how long again.
+    stop_told: Option<(Instant, Duration)>,
+    /// Devices that the scheduler was told as lost.
+    lost: Vec<bool>,
 }
 
 impl Dispatcher {
@@ -47,6 +54,7 @@ impl Dispatcher {
         inbox: Receiver<Message>,
     ) -> Self {
         let stages = limits.stages;
+        let lost = vec![false; limits.device_slots.len()];
         let scheduler = Scheduler::new(limits);
         Self {
             shared,
@@ -54,22 +62,25 @@ impl Dispatcher {
             stages,
             start: Instant::now(),
             circuits: HashMap::new(),
+            lost,
             jobs: HashMap::new(),
             outbox,
             inbox,
             stopping: false,
+            stop_told: None,
         }
     }
 
     pub(super) fn run(mut self) {
         while !(self.stopping && self.jobs.is_empty()) {
-            let events = match self.next_message() {
+            let heard = match self.next_message() {
                 Ok(message) => self.hear(message),
                 Err(RecvTimeoutError::Timeout) => vec![Event::Tick],
                 // The dispatcher holds a sender itself, so the channel stays open.
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            for event in events {
+            // Told first, so that no part goes there, and one that failed there elsewhere.
+            for event in self.newly_lost().into_iter().chain(heard) {
                 for action in self.scheduler.step(event, self.start.elapsed()) {
                     self.start(action);
                 }
@@ -78,49 +89,32 @@ impl Dispatcher {
                 }
             }
             self.log_aims();
+            self.tell_waits();
+            self.tell_stop();
         }
+    }
+
+    fn newly_lost(&mut self) -> Vec<Event> {
+        let devices = self.lost.iter_mut().enumerate();
+        let newly = devices.filter_map(|(index, was_lost)| {
+            let device = DeviceIndex(index);
+            let is_new = !*was_lost && self.shared.backends.is_lost(device);
+            *was_lost |= is_new;
+            is_new.then_some(Event::DeviceLost(device))
+        });
+        newly.collect()
     }
 
     /// The next message, or that time alone changes something.
     fn next_message(&self) -> Result<Message, RecvTimeoutError> {
-        match self.scheduler.next_deadline() {
+        let deadline = self.scheduler.next_deadline();
+        let until_late = deadline.map(|deadline| deadline.saturating_sub(self.start.elapsed()));
+        // Stages wait for memory by themselves, and are looked at as long as any may.
+        let told_after = self.shared.waits.told_after();
+        let until_told = told_after.filter(|_| !self.jobs.is_empty());
+        match until_late.into_iter().chain(until_told).min() {
             None => Ok(self.inbox.recv()?),
-            Some(deadline) => {
-                let wait_max = deadline.saturating_sub(self.start.elapsed());
-                self.inbox.recv_timeout(wait_max)
-            }
-        }
-    }
-
-    /// Tells what the scheduler aims at, where that has changed.
-    fn log_aims(&mut self) {
-        if !tracing::enabled!(tracing::Level::DEBUG) {
-            return;
-        }
-        for (circuit, (number, told)) in &mut self.circuits {
-            let aim = self.scheduler.aim(*number);
-            // Free slots come and go with every part.
-            let steady = Aim {
-                free_slots: 0,
-                ..aim
-            };
-            if *told != Some(steady) {
-                *told = Some(steady);
-                let Aim {
-                    lead,
-                    free_slots,
-                    synthesis_max,
-                    parts_in_flight_max,
-                } = aim;
-                tracing::debug!(
-                    %circuit,
-                    lead,
-                    free_slots,
-                    synthesis_max,
-                    parts_in_flight_max,
-                    "parts that may be under way to a device"
-                );
-            }
+            Some(wait_max) => self.inbox.recv_timeout(wait_max),
         }
     }
 
@@ -160,8 +154,13 @@ impl Dispatcher {
             }),
             Message::Part(part, stage, result) => self.of_part(part, stage, *result),
             Message::Cancel(id) => self.cancel(id),
+            // Those that are lost are told whatever was heard.
+            Message::Devices => Vec::new(),
             Message::Stop => {
                 self.stopping = true;
+                let told_after = self.shared.waits.told_after();
+                self.stop_told =
+                    told_after.and_then(|after| Some((Instant::now().checked_add(after)?, after)));
                 let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
                 jobs.into_iter().flat_map(|id| self.cancel(id)).collect()
             }
@@ -189,6 +188,7 @@ impl Dispatcher {
             proof: None,
             reply,
             queued: Instant::now(),
+            running: None,
             place,
         };
         self.jobs.insert(id, entry);
@@ -204,6 +204,7 @@ impl Dispatcher {
         let Some(entry) = self.jobs.get_mut(&id) else {
             return Vec::new();
         };
+        entry.running = None;
         vec![match result {
             Ok(value) => keep(entry, value),
             Err(failure) => {
@@ -227,7 +228,8 @@ impl Dispatcher {
         if attempt.stage != stage {
             return Vec::new();
         }
-        let device = attempt.device.take();
+        attempt.device = None;
+        attempt.running = None;
         match result {
             Ok(data) => {
                 let event = match &data {
@@ -248,10 +250,7 @@ impl Dispatcher {
             Err(failure) => {
                 let retry = failure.retry;
                 entry.part_failed(part.index, failure);
-                // Told first, so that the part goes elsewhere.
-                let lost = device.filter(|device| self.shared.backends.is_lost(*device));
-                let lost = lost.map(Event::DeviceLost).into_iter();
-                lost.chain([Event::PartFailed { part, retry }]).collect()
+                vec![Event::PartFailed { part, retry }]
             }
         }
     }
@@ -371,17 +370,23 @@ impl Dispatcher {
         match part {
             Some(part) => {
                 entry.parts[part].stage += 1;
+                entry.parts[part].running = None;
                 entry.parts[part].device = None;
                 let retry = device.is_some();
                 entry.part_failed(part, Failure { error, retry });
             }
-            None => entry.end(error),
+            None => {
+                entry.running = None;
+                entry.end(error);
+            }
         }
     }
 
     fn load_key(&mut self, id: JobId) {
-        let entry = &self.jobs[&id];
-        let (shared, job) = (Arc::clone(&self.shared), Arc::clone(&entry.job));
+        let shared = Arc::clone(&self.shared);
+        let entry = self.entry(id);
+        entry.running = Some(("key", Instant::now()));
+        let (shared, job) = (shared, Arc::clone(&entry.job));
         spawn(
             self.outbox.clone(),
             "key",
@@ -430,6 +435,7 @@ impl Dispatcher {
         let entry = self.entry(part.job);
         let attempt = &mut entry.parts[part.index];
         attempt.stage += 1;
+        attempt.running = Some((stage, Instant::now()));
         let number = attempt.stage;
         let data = attempt.data.take();
         let key = Arc::clone(
@@ -468,7 +474,8 @@ impl Dispatcher {
     }
 
     fn complete(&mut self, id: JobId) {
-        let entry = &self.jobs[&id];
+        let entry = self.entry(id);
+        entry.running = Some(("complete", Instant::now()));
         let proofs: Vec<_> = entry
             .parts
             .iter()

@@ -27,22 +27,27 @@ impl Kept {
 }
 
 impl Shared {
-    /// Keeps what is configured; `false` if that depends on the circuits that are warmed.
-    pub(super) fn keep_configured(&self, config: &Config) -> Result<bool, ProveError> {
+    /// Keeps what is configured, and says how much that is; `None` if that depends on the
+    /// circuits that are warmed.
+    pub(super) fn keep_configured(&self, config: &Config) -> Result<Option<Kept>, ProveError> {
         let budget = self.memory.budget();
         let limit_bytes = budget.limit_bytes();
         let Some(total) = share_of(config.critical_reserve, limit_bytes) else {
-            return Ok(false);
+            return Ok(None);
         };
         let checked = budget.check(Consumer("memory.critical_reserve"), total);
         checked.map_err(|source| ProveError::Memory {
             what: "parts of the highest priority",
             source,
         })?;
-        // Most of what a part takes is columns.
-        let columns = total.min(self.placing.pool(&self.memory).budget().limit_bytes());
-        self.keep(Kept { columns, total });
-        Ok(true)
+        // Most of what a part takes is columns: so the same share of the memory that they lie
+        // in, or else half of all memory would be all that is page-locked.
+        let columns_limit = self.placing.pool(&self.memory).budget().limit_bytes();
+        let columns = share_of(config.critical_reserve, columns_limit).unwrap_or(total);
+        let columns = columns.min(total).min(columns_limit);
+        let kept = Kept { columns, total };
+        self.keep(kept);
+        Ok(Some(kept))
     }
 
     /// What is kept now.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use cuzk_budget::{Budget, CancelToken};
 use cuzk_gpu::Backend;
@@ -30,8 +31,10 @@ use crate::shapes::Shapes;
 use crate::stage::{self, Job, Shared};
 use crate::templates::Templates;
 use crate::timeline::{Recorded, Recorder, Sums, Timeline};
+use crate::waits::{MemoryWait, Waits};
 use crate::{CircuitSpec, Workload, WorkloadError};
 use dispatcher::Dispatcher;
+use kept::Kept;
 use table::Message;
 
 /// Times a part is tried again after a failure that is not the caller's.
@@ -48,7 +51,9 @@ pub struct EngineParts {
     pub hints: HintStore,
 }
 
-/// A running engine. Dropping it cancels its jobs and waits for what runs.
+/// A running engine. Dropping it cancels its jobs and waits for what runs: for a stage that
+/// hangs until its limit in [`Watchdog`](crate::config::Watchdog), and for ever without
+/// one. Warnings say which stages it waits for.
 pub struct Engine {
     shared: Arc<Shared>,
     outbox: Sender<Message>,
@@ -56,8 +61,8 @@ pub struct Engine {
     jobs: Arc<AtomicUsize>,
     jobs_max: usize,
     limits: Limits,
-    /// Whether what is kept for the highest priority is configured.
-    keeps_fixed: bool,
+    /// What is kept for the highest priority, if that is configured.
+    configured: Option<Kept>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -96,8 +101,9 @@ impl Engine {
             tuning,
             metrics: Metrics::default(),
             recorder: Arc::new(Recorder::new(config.spans_max)),
+            waits: Waits::new(config.watchdog.told_after),
         });
-        let keeps_fixed = shared.keep_configured(config)?;
+        let configured = shared.keep_configured(config)?;
         let limits = limits(config, &shared);
         let slots: usize = limits.device_slots.iter().sum();
         if let Some(max) = limits.parts_in_flight_max.filter(|max| *max <= slots) {
@@ -121,7 +127,7 @@ impl Engine {
             jobs: Arc::default(),
             jobs_max: config.jobs_max,
             limits,
-            keeps_fixed,
+            configured,
             thread: Some(thread),
         })
     }
@@ -217,7 +223,10 @@ impl Engine {
                 other => other,
             },
         }?;
-        self.shared.backends.preload(&key)
+        let preloaded = self.shared.backends.preload(&key);
+        // Fails only if the dispatcher has ended, and then no part goes anywhere.
+        let _ = self.outbox.send(Message::Devices);
+        preloaded
     }
 
     /// Threads that a synthesis of the circuit is likely to use where it has them.
@@ -278,6 +287,11 @@ impl Engine {
     /// The budget that counts the engine's memory.
     pub fn budget(&self) -> &Budget {
         self.shared.memory.budget()
+    }
+
+    /// The parts that wait for memory now, the longest first.
+    pub fn memory_waits(&self) -> Vec<MemoryWait> {
+        self.shared.waits.list(Instant::now())
     }
 
     /// Jobs that wait or run.

@@ -39,6 +39,8 @@ pub(super) enum Message {
     Encoded(JobId, Result<Vec<u8>, Failure>),
     /// A caller gave a job up.
     Cancel(JobId),
+    /// Devices may have been lost outside of a proof.
+    Devices,
     /// The engine is being dropped.
     Stop,
 }
@@ -64,6 +66,8 @@ pub(super) struct PartEntry {
     /// Number of the stage that runs or ran last. What a stage that was given up ends
     /// with carries an older one.
     pub(super) stage: u64,
+    /// What it is called, while it runs, and since when.
+    pub(super) running: Option<(&'static str, Instant)>,
     /// The device that proves it.
     pub(super) device: Option<DeviceIndex>,
     /// Times it was started.
@@ -81,6 +85,8 @@ pub(super) struct Entry {
     pub(super) proof: Option<Vec<u8>>,
     pub(super) reply: Sender<Result<ProofReply, ProveError>>,
     pub(super) queued: Instant,
+    /// The stage of the job as a whole that runs, and since when.
+    pub(super) running: Option<(&'static str, Instant)>,
     pub(super) place: Place,
 }
 

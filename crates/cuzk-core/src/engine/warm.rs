@@ -146,23 +146,29 @@ impl Engine {
     }
 
     /// What is kept for the highest priority: as configured, or a part of the largest
-    /// urgent circuit.
+    /// urgent circuit. Of the memory that columns lie in no more than its columns, where
+    /// one is known.
     fn kept(&self, needs: &[Need]) -> Kept {
         let kept = self.shared.kept();
-        if self.keeps_fixed {
-            return kept;
-        }
         let pool = self.shared.placing.pool(&self.shared.memory);
         let urgent = needs.iter().filter(|need| need.is_urgent);
-        urgent.fold(kept, |kept, need| {
+        let part = urgent.map(|need| {
             let lens = need.layout.lens().into_iter();
             let capacity = |len| pool.capacity_of(cuzk_gpu::Column::bytes(len)?);
             let columns = lens.filter_map(capacity).map(|bytes| bytes as u64).sum();
-            kept.max(Kept {
+            Kept {
                 columns,
                 total: need.work_bytes.saturating_add(columns),
-            })
-        })
+            }
+        });
+        match (self.configured, part.reduce(Kept::max)) {
+            (_, None) => kept,
+            (None, Some(part)) => kept.max(part),
+            (Some(configured), Some(part)) => Kept {
+                columns: configured.columns.min(part.columns),
+                ..configured
+            },
+        }
     }
 
     /// One line for each consumer of `parts` parts of each circuit.

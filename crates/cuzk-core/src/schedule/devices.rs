@@ -23,6 +23,26 @@ impl DeviceSet {
         self.0 >> device.0 & 1 == 1
     }
 
+    /// None of them.
+    pub(super) const NONE: Self = Self(0);
+
+    /// Whether some device is in both.
+    pub(super) fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub(super) fn one(device: DeviceIndex) -> Self {
+        Self(1 << device.0)
+    }
+
+    pub(super) fn minus(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     fn without(self, device: Option<DeviceIndex>) -> Self {
         Self(device.map_or(self.0, |device| self.0 & !(1 << device.0)))
     }
@@ -127,6 +147,35 @@ impl Devices {
             left.total_cmp(&right)
                 .then(left_running.cmp(&right_running))
         })
+    }
+
+    /// Whether a part is to wait behind those that a device has, or for a slot of another:
+    /// not if the others will have proved all `left` parts before this one would have
+    /// proved it. A device that has none is never spared, so that nothing waits for one
+    /// that hangs while another is idle.
+    pub(super) fn is_worth_queueing(
+        &self,
+        rates: &Rates,
+        device: DeviceIndex,
+        avoids: Option<DeviceIndex>,
+        left: usize,
+    ) -> bool {
+        let running = |device: DeviceIndex| self.devices[device.0].running as f64;
+        let Some(seconds) = rates.proof_seconds(device) else {
+            return true;
+        };
+        if self.devices[device.0].running == 0 || mutated!(self, QueuesAnywhere) {
+            return true;
+        }
+        let end = (running(device) + 1.0) * seconds;
+        let others = self.in_service(rates.devices.without(avoids).without(Some(device)));
+        let by_others = others.map(|other| {
+            let seconds = rates.proof_seconds(other).unwrap_or(seconds);
+            // Proofs that take no time are as many as anybody wants.
+            let ends_before = (end / seconds).ceil() - 1.0;
+            (ends_before - running(other)).max(0.0)
+        });
+        by_others.sum::<f64>() < left as f64
     }
 
     pub(super) fn take(&mut self, device: DeviceIndex) {

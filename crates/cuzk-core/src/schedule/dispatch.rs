@@ -16,47 +16,79 @@ enum Counted {
     Shared,
     /// Those that have a thread of their own.
     Lone,
-    Between,
-    InFlight,
     Explaining,
 }
 
 /// Parts in each stage, among them those of ending jobs that a stage works on.
 #[derive(Default)]
-struct Load([[usize; Priority::CLASSES]; 7]);
+struct Load {
+    counts: [[usize; Priority::CLASSES]; 5],
+    /// Those in flight.
+    flying: Vec<Flying>,
+}
+
+struct Flying {
+    class: Priority,
+    /// Where it may be proved, or is.
+    devices: DeviceSet,
+    is_between: bool,
+}
 
 impl Load {
     /// One more part; its synthesis can use `threads`, and more than one if it is shared.
-    fn add(&mut self, class: Priority, stage: Stage, is_shared: bool, threads: usize) {
+    fn add(
+        &mut self,
+        class: Priority,
+        stage: Stage,
+        is_shared: bool,
+        threads: usize,
+        devices: DeviceSet,
+    ) {
         let has_place = stage.has_synthesis_place();
         for (is_counted, counted, count) in [
             (stage == Stage::Reserving, Counted::Reserving, 1),
             (has_place, Counted::Synthesising, 1),
             (has_place && is_shared, Counted::Shared, threads),
             (has_place && !is_shared, Counted::Lone, 1),
-            (stage.is_between(), Counted::Between, 1),
-            (stage.in_flight(), Counted::InFlight, 1),
             (stage == Stage::Explaining, Counted::Explaining, 1),
         ] {
-            self.0[counted as usize][class as usize] += if is_counted { count } else { 0 };
+            self.counts[counted as usize][class as usize] += if is_counted { count } else { 0 };
+        }
+        if stage.in_flight() {
+            self.flying.push(Flying {
+                class,
+                devices,
+                is_between: stage.is_between(),
+            });
         }
     }
 
     /// Parts of a class or a higher one.
     fn of(&self, counted: Counted, class: Priority) -> usize {
-        self.0[counted as usize][class as usize..].iter().sum()
+        self.counts[counted as usize][class as usize..].iter().sum()
+    }
+
+    /// Of those in flight, the ones of a class or a higher one that a device of a set may
+    /// prove, or does.
+    fn flying(&self, class: Priority, set: DeviceSet) -> impl Iterator<Item = &Flying> {
+        let flying = self.flying.iter();
+        flying.filter(move |part| part.class >= class && part.devices.meets(set))
     }
 }
 
 impl Scheduler {
     /// What is aimed at now for the parts of a circuit.
     pub fn aim(&self, circuit: Circuit) -> Aim {
+        self.aim_at(circuit, self.devices_of(circuit))
+    }
+
+    /// What is aimed at for those of its parts that go to devices of a set.
+    pub(super) fn aim_at(&self, circuit: Circuit, devices: DeviceSet) -> Aim {
         let rates = self.circuits.get(&circuit);
-        let devices = rates.map_or(DeviceSet::ALL, |rates| rates.devices);
         let width = self.width(circuit);
         let lead = match self.limits.dispatch {
             Dispatch::Burst => usize::MAX,
-            Dispatch::Reactive => rates.map_or(1, |rates| rates.lead(&self.devices)),
+            Dispatch::Reactive => rates.map_or(1, |rates| rates.lead(&self.devices, devices)),
         };
         let lead = if mutated!(self, AlwaysBursts) {
             usize::MAX
@@ -79,14 +111,23 @@ impl Scheduler {
     pub(super) fn dispatch(&mut self, actions: &mut Vec<Action>) {
         let order = self.order();
         // Slots first: whether a part may follow depends on those that are free after it.
-        for &part in &order {
-            self.start_proof(part, actions);
+        // One that waits for another slot may find it taken by one behind it, so they are
+        // looked at until none is given any.
+        loop {
+            let before = actions.len();
+            for &part in &order {
+                self.start_proof(part, actions);
+            }
+            if actions.len() == before {
+                break;
+            }
         }
         self.end_jobs(actions);
         let mut load = self.load();
-        let mut is_held_up = false;
+        // The devices that somebody waits for.
+        let mut awaited = DeviceSet::NONE;
         for &part in &order {
-            self.start_stage(part, &mut load, &mut is_held_up, actions);
+            self.start_stage(part, &mut load, &mut awaited, actions);
         }
     }
 
@@ -126,11 +167,23 @@ impl Scheduler {
             let is_ending = job.stage == JobStage::Ending && !mutated!(self, CountsWhatEnds);
             for part in &job.parts {
                 if !is_ending || part.stage.runs() {
-                    load.add(job.class, part.stage, width > 1, threads);
+                    let devices = self.devices_of(job.circuit);
+                    let devices = match (part.device, devices.meets(part.bound)) {
+                        (Some(device), _) => DeviceSet::one(device),
+                        (None, true) => devices.minus(DeviceSet::ALL.minus(part.bound)),
+                        (None, false) => devices,
+                    };
+                    load.add(job.class, part.stage, width > 1, threads, devices);
                 }
             }
         }
         load
+    }
+
+    /// The devices that can prove the parts of a circuit, as far as is known.
+    fn devices_of(&self, circuit: Circuit) -> DeviceSet {
+        let rates = self.circuits.get(&circuit);
+        rates.map_or(DeviceSet::ALL, |rates| rates.devices)
     }
 
     fn width(&self, circuit: Circuit) -> usize {
@@ -157,6 +210,11 @@ impl Scheduler {
             return;
         };
         let class = job.class;
+        let left = self.parts_left(class);
+        let devices = &self.devices;
+        if !devices.is_worth_queueing(rates, device, part.avoids, left) {
+            return;
+        }
         self.devices.take(device);
         self.note_overtaken(id.job, class);
         self.enter(id, Stage::Proving);
@@ -166,12 +224,32 @@ impl Scheduler {
         actions.push(Action::Prove { part: id, device });
     }
 
+    /// Parts of a class or a higher one that no device has yet.
+    fn parts_left(&self, class: Priority) -> usize {
+        let jobs = self.jobs.values();
+        let jobs = jobs.filter(|job| job.class >= class && job.stage == JobStage::Running);
+        let stages = jobs.flat_map(|job| job.parts.iter().map(|part| part.stage));
+        stages
+            .filter(|stage| *stage == Stage::Waiting || stage.is_between())
+            .count()
+    }
+
+    /// Seconds of a proof of the circuit on a device, as far as any is measured.
+    #[cfg(test)]
+    pub(super) fn proof_seconds(
+        &self,
+        circuit: Circuit,
+        device: super::DeviceIndex,
+    ) -> Option<f64> {
+        self.circuits.get(&circuit)?.proof_seconds(device)
+    }
+
     /// Starts the part's next stage, if it may.
     fn start_stage(
         &mut self,
         id: PartId,
         load: &mut Load,
-        is_held_up: &mut bool,
+        awaited: &mut DeviceSet,
         actions: &mut Vec<Action>,
     ) {
         let Some(job) = self.jobs.get(&id.job) else {
@@ -182,10 +260,18 @@ impl Scheduler {
         }
         let (class, circuit) = (job.class, job.circuit);
         let explaining = load.of(Counted::Explaining, class);
+        let mut bound = DeviceSet::ALL;
         let (stage, action) = match job.parts[id.index].stage {
-            Stage::Waiting if !*is_held_up => {
-                if !self.may_take_off(class, circuit, load) {
-                    *is_held_up = true;
+            Stage::Waiting => {
+                let of_circuit = self.devices_of(circuit);
+                bound = of_circuit.minus(*awaited);
+                // One that no device is left for is told so where its memory is asked for.
+                let is_left = self.devices.in_service(bound).next().is_some();
+                if !is_left && *awaited != DeviceSet::NONE {
+                    return;
+                }
+                if let Err(held_up) = self.may_take_off(class, circuit, bound, load) {
+                    *awaited = awaited.plus(held_up);
                     return;
                 }
                 self.note_overtaken(id.job, class);
@@ -204,18 +290,29 @@ impl Scheduler {
         // What is in flight already is counted.
         if matches!(stage, Stage::Reserving | Stage::Explaining) {
             let width = self.width(circuit);
-            load.add(class, stage, width > 1, self.limits.used(width));
+            load.add(class, stage, width > 1, self.limits.used(width), bound);
         }
         self.enter(id, stage);
+        if let (Stage::Reserving, Some(part)) = (stage, self.part(id)) {
+            part.bound = bound;
+        }
         if let (Stage::Synthesising, Some(part)) = (stage, self.part(id)) {
             part.work_seconds = 0.0;
         }
         actions.push(action);
     }
 
-    /// Whether a part of a class may start its reservation.
-    fn may_take_off(&self, class: Priority, circuit: Circuit, load: &Load) -> bool {
-        let aim = self.aim(circuit);
+    /// Whether a part of a class may start its reservation, to go to a device of a set. If
+    /// not, the devices that others must not be started for before it: that set where it
+    /// is what is not free, and all where it is anything that all share.
+    fn may_take_off(
+        &self,
+        class: Priority,
+        circuit: Circuit,
+        bound: DeviceSet,
+        load: &Load,
+    ) -> Result<(), DeviceSet> {
+        let aim = self.aim_at(circuit, bound);
         let Aim {
             synthesis_max,
             parts_in_flight_max,
@@ -234,12 +331,34 @@ impl Scheduler {
             (None, 2..) => (of(Counted::Shared), self.limits.used(width)),
             (None, _) => (of(Counted::Lone), 1),
         };
+        // Where a number is given it is for all together here too.
+        let (in_flight, flying_set) = match self.limits.parts_in_flight_max {
+            Some(_) => (
+                load.flying(counted_from, DeviceSet::ALL).count(),
+                DeviceSet::ALL,
+            ),
+            None => (load.flying(counted_from, bound).count(), bound),
+        };
+        let between = load
+            .flying(counted_from, bound)
+            .filter(|part| part.is_between);
+        let held_up = match mutated!(self, HoldsUpAllBehind) {
+            true => |_| DeviceSet::ALL,
+            false => |set| set,
+        };
         // One wait for memory at a time (and priority) keeps the order.
-        (of(Counted::Reserving) == 0 || mutated!(self, ReservesTogether))
-            && (synthesising < synthesis_max.saturating_mul(each)
-                || mutated!(self, ForgetsSynthesisMax))
-            && (of(Counted::InFlight) < parts_in_flight_max || mutated!(self, ForgetsInFlightMax))
-            && of(Counted::Between) < aim.between_max()
+        if (of(Counted::Reserving) > 0 && !mutated!(self, ReservesTogether))
+            || (synthesising >= synthesis_max.saturating_mul(each)
+                && !mutated!(self, ForgetsSynthesisMax))
+        {
+            Err(DeviceSet::ALL)
+        } else if in_flight >= parts_in_flight_max && !mutated!(self, ForgetsInFlightMax) {
+            Err(held_up(flying_set))
+        } else if between.count() >= aim.between_max() {
+            Err(held_up(bound))
+        } else {
+            Ok(())
+        }
     }
 
     /// A part of `by` starts, or is given a slot: jobs that came before it and go on waiting

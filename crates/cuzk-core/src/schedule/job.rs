@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Circuit, DeviceIndex, Priority};
+use super::{Circuit, DeviceIndex, DeviceSet, Priority};
 
 /// Where a part is. Those in the right column are being worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,8 @@ pub(super) struct Part {
     pub(super) work_seconds: f64,
     /// The device that proves it.
     pub(super) device: Option<DeviceIndex>,
+    /// The devices that it was started for: those that nobody before it waits for.
+    pub(super) bound: DeviceSet,
     /// The device that failed it last.
     pub(super) avoids: Option<DeviceIndex>,
 }
@@ -81,6 +83,7 @@ impl Part {
             retries: 0,
             work_seconds: 0.0,
             device: None,
+            bound: DeviceSet::ALL,
             avoids: None,
         }
     }

@@ -5,15 +5,17 @@
 //! run this code. It decides by these rules:
 //!
 //! - jobs are served by priority, then by arrival, and the parts of a job in order: one
-//!   that may not start yet holds up all behind it;
+//!   that may not start yet holds up all behind it, but for those that can go to devices
+//!   that it cannot, where devices are all it waits for;
 //! - a part counts against a limit only for parts of its own or a lower priority,
 //!   so nothing of lower priority can keep it waiting for a place; slots of devices are
 //!   the exception, and there it has the next one that is free;
 //! - a part starts only when its turn on a device is foreseeable: while those between
 //!   their reservation and a device are fewer than free slots and [measured
 //!   rates](Aim::lead) justify. Under [`Dispatch::Burst`] any number may be;
-//! - a part goes to the device that will have proved it first. One that is lost, or that
-//!   has kept a part too long, is out of service and gets no other;
+//! - a part goes to the device that will have proved it first, and waits behind another on
+//!   one only where the others will not have proved all that is left before. One that is
+//!   lost, or that has kept a part too long, is out of service and gets no other;
 //! - a part that fails for a reason of ours is tried again from its reservation, a
 //!   limited number of times, on another device where there is one; any other failure
 //!   ends its job, and only its job;
@@ -169,7 +171,8 @@ impl Limits {
 }
 
 /// How long a stage may take before it is given up; `None` is for ever. A wait for memory
-/// has no limit here.
+/// has none: behind other jobs it may rightly take hours, and it ends when their stages do,
+/// or are given up and return. The engine tells of one that is long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageLimits {
     /// A synthesis.

@@ -31,6 +31,7 @@ pub(crate) fn explain(
     // The assignment grows as the circuit is read, so up to twice its size is held.
     let bytes = 2 * variables as u64 * size_of::<Scalar>() as u64;
     let wait = Wait::with_priority(budget_priority(job.priority)).cancelled_by(&job.cancel);
+    let waiting = shared.waits.enter(&job.label, part, "explain", bytes);
     let held = match shared.memory.budget().reserve(EXPLAIN, bytes, &wait) {
         Ok(held) => held,
         Err(_) if job.cancel.is_cancelled() => return Failure::fatal(ProveError::Cancelled),
@@ -39,6 +40,7 @@ pub(crate) fn explain(
             return Failure::fatal(ProveError::Memory { what, source });
         }
     };
+    drop(waiting);
     let explained = explain_rows(|pass| {
         job.ends(pass);
         circuit.synthesize_whole(pass)

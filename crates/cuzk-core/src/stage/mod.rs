@@ -41,6 +41,7 @@ use crate::schedule::Priority;
 use crate::shapes::Shapes;
 use crate::templates::Templates;
 use crate::timeline::{Recorder, Timeline};
+use crate::waits::Waits;
 use crate::{CircuitSpec, Filling, Workload};
 
 /// What all stages of all jobs share.
@@ -55,6 +56,7 @@ pub(crate) struct Shared {
     pub(crate) tuning: Tuning,
     pub(crate) metrics: Metrics,
     pub(crate) recorder: Arc<Recorder>,
+    pub(crate) waits: Waits,
 }
 
 impl Shared {

@@ -176,11 +176,13 @@ impl Ask<'_> {
         } else {
             "a part"
         };
-        shared
+        let asked_bytes = shared
             .placing
             .check(&shared.memory, PARTS, &lens, request.bytes)
             .map_err(|source| Failure::fatal(ProveError::Memory { what, source }))?;
+        let waiting = shared.waits.enter(&job.label, part, "reserve", asked_bytes);
         let granted = shared.placing.acquire(&shared.memory, &request, waits);
+        drop(waiting);
         granted.map_err(|error| {
             Failure::fatal(match error {
                 PlacementError::Memory(AcquireError::Budget(source))

@@ -15,7 +15,7 @@ use cuzk_gpu::{
 use cuzk_pinned::{AcquireRequest, PinnedPool};
 
 use crate::toy::{House, Squares, SquaresJob, cpu};
-use crate::{PLENTY, prove};
+use crate::{PLENTY, prove, until};
 
 /// A device that may be lost.
 pub(crate) struct Card {
@@ -179,6 +179,38 @@ fn a_lost_device_gets_no_part_and_its_part_goes_to_the_other() {
         assert_eq!(engine.metrics().parts_retried.count(), 1, "no more");
         assert_eq!(cards[0].seen(), 1);
     }
+}
+
+/// The loss of one between two of its parts is noticed by what preloads a key: a part that
+/// waits for a slot does not go there to fail.
+#[test]
+fn a_device_found_lost_by_a_preload_gets_no_part_that_waits() {
+    let house = House::new(&[20]);
+    let turns = [0, 1].map(|_| Arc::new(Barrier::new(2)));
+    let cards = [0, 1].map(|ordinal| {
+        let together = Some(Arc::clone(&turns[ordinal]));
+        Arc::new(Card {
+            together,
+            ..Card::new(ordinal)
+        })
+    });
+    let engine = engine(&house, &cards);
+    let job = Arc::new(SquaresJob::new(20, 3, 3));
+    let handle = engine.submit(job, JobOptions::default());
+    let handle = handle.expect("there is a place");
+    let metrics = engine.metrics();
+    until(|| metrics.syntheses_cut.count() + metrics.syntheses_whole.count() == 3);
+    until(|| cards.iter().all(|card| card.seen() == 1));
+    cards[0].is_lost.store(true, Ordering::SeqCst);
+    let preloaded = engine.preload(&Squares { rounds: 20 });
+    preloaded.expect_err("one of them is lost");
+    // What it has begun it ends.
+    turns[0].wait();
+    until(|| engine.devices()[0].parts == 0);
+    turns[1].wait();
+    turns[1].wait();
+    let reply = handle.wait().expect("a good job");
+    assert_eq!((reply.retries(), cards[0].seen()), (0, 1));
 }
 
 #[test]

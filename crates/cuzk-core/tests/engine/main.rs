@@ -9,6 +9,7 @@ mod gate;
 mod keygen;
 mod keystore;
 mod limits;
+mod logged;
 mod placements;
 mod random;
 mod segments;
@@ -18,6 +19,7 @@ mod toy;
 mod twins;
 mod uploading;
 mod urgent;
+mod waits;
 mod warming;
 mod watchdog;
 

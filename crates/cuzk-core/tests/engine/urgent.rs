@@ -102,6 +102,37 @@ fn kept_memory_is_page_locked_where_columns_are() {
     }
 }
 
+/// Half of all memory is half of what is page-locked, and once an urgent circuit is known no
+/// more of that than its columns.
+#[test]
+fn a_share_that_is_kept_leaves_page_locked_memory_to_others() {
+    let mut house = House::new(&[20]);
+    house.config.tuning.placement = Placement::Direct;
+    house.config.tuning.placement_refused = PlacementRefused::Fail;
+    house.config.critical_reserve = LimitRule::Percent(50);
+    let locked = PretendBacking { chunk_bytes: None };
+    let locker = PageLocker::new(PretendLock::default(), 8192);
+    let memory = ColumnMemory::heap(Budget::new(PLENTY));
+    let memory = memory.with_page_locked(1 << 20, locked, locker);
+    let (backend, _) = Uploading::new(None, Stop::Never);
+    let engine = house.start(memory, backend, HintStore::in_memory());
+    let engine = engine.expect("page-locked memory is there");
+    let kept = || {
+        let pool = engine.memory().page_locked_pool();
+        let share = pool.expect("there is one").budget();
+        (share.kept_bytes(), engine.budget().kept_bytes())
+    };
+    assert_eq!(kept(), (1 << 19, PLENTY / 2));
+    let other = submit(&engine, 20, Priority::High).wait();
+    assert!(other.expect("half is left").is_pinned());
+    let (urgent, _) = Gated::new(SquaresJob::new(20, 2, 1), At::Nowhere);
+    let plan = engine.warm(&[urgent.circuit().as_ref()]);
+    plan.expect("there is room");
+    let (columns, total) = kept();
+    assert!((1..1 << 19).contains(&columns), "{columns} are kept");
+    assert_eq!(total, PLENTY / 2);
+}
+
 #[test]
 fn more_than_there_is_cannot_be_kept() {
     let mut house = House::new(&[20]);

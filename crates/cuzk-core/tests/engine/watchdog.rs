@@ -90,14 +90,16 @@ fn with_the_last_device_hanging_the_error_says_so() {
     let mut house = House::new(&[20]);
     house.config.watchdog.prove_max = Some(LIMIT);
     let (hangs, _permit) = Faulty::held();
-    let engine = house.engine_on(PLENTY, hangs);
+    let engine = house.engine_on(PLENTY, hangs.clone());
     let submit = |parts| {
         let job = Arc::new(SquaresJob::new(20, 2, parts));
         let handle = engine.submit(job, JobOptions::default());
         handle.expect("there is a place")
     };
-    // The second waits for its turn meanwhile, synthesised.
-    let handles = [submit(1), submit(2)];
+    let first = submit(1);
+    until(|| hangs.seen() == 1);
+    // It waits for its turn meanwhile, synthesised.
+    let handles = [first, submit(2)];
     let want = "nothing proves any more: faulty: squares from 2: part 0: prove has taken longer \
                 than its limit of 2 s and was given up";
     for handle in handles {

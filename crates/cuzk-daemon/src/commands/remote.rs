@@ -241,6 +241,8 @@ struct ServerStatus {
     devices: Vec<DeviceLine>,
     /// Why there are none.
     no_device_reason: String,
+    /// What waits for memory.
+    memory_waits: Vec<String>,
     queues: Vec<QueueLine>,
     keys: Vec<KeyLine>,
 }
@@ -277,6 +279,10 @@ impl From<GetStatusResponse> for ServerStatus {
             device_policy: output::escaped(&status.device_policy),
             devices: devices.collect(),
             no_device_reason: output::escaped(&status.no_device_reason),
+            memory_waits: {
+                let waits = status.memory_waits.iter();
+                waits.map(|wait| output::escaped(wait)).collect()
+            },
             queues: queues.collect(),
             keys: keys.collect(),
         }
@@ -319,6 +325,9 @@ impl fmt::Display for ServerStatus {
                 queue.proof_kind, queue.pending, queue.in_progress
             )?;
         }
+        for wait in &self.memory_waits {
+            writeln!(f, "waits for memory: {wait}")?;
+        }
         for key in &self.keys {
             writeln!(
                 f,
@@ -330,5 +339,25 @@ impl fmt::Display for ServerStatus {
             )?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_for_memory_has_a_line() {
+        let status = GetStatusResponse {
+            memory_waits: vec!["a part\u{1b} of it".to_owned()],
+            ..GetStatusResponse::default()
+        };
+        let shown = ServerStatus::from(status).to_string();
+        let line = shown.lines().find(|line| line.starts_with("waits"));
+        assert_eq!(
+            line,
+            Some("waits for memory: a part\\u{1b} of it"),
+            "{shown}"
+        );
     }
 }

@@ -131,6 +131,10 @@ impl State {
             pinned_memory_limit_bytes: self.engine.memory().page_locked_limit_bytes(),
             device_policy: self.policy.to_string(),
             no_device_reason: no_device.unwrap_or_default().to_owned(),
+            memory_waits: {
+                let waits = self.engine.memory_waits().into_iter();
+                waits.map(|wait| wait.to_string()).collect()
+            },
         }
     }
 

@@ -119,6 +119,7 @@ fn a_server_is_asked_and_told_to_end() {
         status["no_device_reason"],
         "proofs are made on the processor"
     );
+    assert_eq!(status["memory_waits"], serde_json::json!([]));
     assert_eq!(ask(tcp, &["cancel", job]), "was running: false\n");
     assert!(ask(tcp, &["evict", "wpost-2k"]).starts_with("freed "));
     assert_eq!(ask(unix, &["evict", "wpost-2k"]), "was not loaded\n");

@@ -62,6 +62,8 @@ pub(super) struct ModelPart {
     since: Duration,
     retries: usize,
     device: Option<DeviceIndex>,
+    /// The devices that nobody before it waited for when it started.
+    started_for: DeviceSet,
     failed_on: Option<DeviceIndex>,
     proofs: usize,
 }
@@ -141,6 +143,7 @@ impl Model {
                     since: now,
                     retries: 0,
                     device: None,
+                    started_for: DeviceSet::ALL,
                     failed_on: None,
                     proofs: 0,
                 };
@@ -265,10 +268,17 @@ impl Model {
         match action {
             Action::Reserve { part, priority } => {
                 self.check_place(part, Place::Waits, Reserve);
-                let may = self.may_take_off(part, scheduler);
-                self.check(may, "starts over a limit", &part);
-                let first = self.first_waiting();
-                self.check(first == Some(part), "is before its turn", &(part, first));
+                let first = self.first_to_start(scheduler);
+                let its_turn = first.filter(|(first, _)| *first == part);
+                let is_first = its_turn.is_some();
+                self.check(
+                    is_first,
+                    "is over a limit or before its turn",
+                    &(part, first),
+                );
+                if let Some((_, devices)) = its_turn {
+                    self.job(part.job).parts[part.index].started_for = devices;
+                }
                 let class = self.jobs[&part.job].class;
                 self.check(priority == class, "waits with another priority", &part);
                 self.note_overtaken(part);
@@ -283,7 +293,7 @@ impl Model {
                 let able = self.slots_for(part);
                 let may = able.contains(&device);
                 self.check(may, "is proved where it may not be", &(part, device, able));
-                let first = self.first_for_a_slot();
+                let first = self.first_for_a_slot(scheduler);
                 self.check(first == Some(part), "is before its turn", &(part, first));
                 self.note_overtaken(part);
                 self.put(part, In(Prove));

@@ -37,12 +37,16 @@ mutations! {
     CountsLowerPriorities,
     /// A device is given one part more than it has slots.
     OverfillsSlots,
+    /// A part that waits for one device holds up those that can go to another.
+    HoldsUpAllBehind,
     /// A failed proof does not free its slot.
     LeaksSlots,
     /// A device gets parts that do not fit it.
     IgnoresFit,
     /// A device that is out of service gets parts.
     UsesLostDevices,
+    /// A part waits behind others on a slow device though a fast one would prove it first.
+    QueuesAnywhere,
     /// A part goes back to the device that failed it.
     RetriesWhereItFailed,
     /// The slower of two devices goes first.

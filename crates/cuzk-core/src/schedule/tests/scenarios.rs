@@ -47,6 +47,7 @@ fn spec(synthesis: f64) -> Spec {
         failures_percent: 0,
         slow_percent: 0,
         hangs_percent: 0,
+        batch: 1,
     }
 }
 
@@ -75,14 +76,18 @@ fn proofs_of(world: &World, job: u64) -> Vec<Proof> {
 
 /// All scenarios, for faults to be caught in.
 pub(super) fn all(mutation: Option<Mutation>) -> impl Iterator<Item = impl FnOnce()> {
-    let scenarios: [fn(Option<Mutation>); 11] = [
+    let scenarios: [fn(Option<Mutation>); 15] = [
         equal_jobs_finish_one_after_the_other,
         an_urgent_part_has_the_next_slot,
         an_urgent_part_has_the_memory_that_comes_back_next,
         kept_memory_is_there_for_an_urgent_part,
         a_device_that_could_be_fed_never_waits,
         no_more_is_under_way_than_rates_justify,
+        a_device_that_ends_proofs_in_bunches_is_fed_as_evenly,
         each_of_two_unequal_devices_has_its_share,
+        each_of_many_unequal_devices_has_its_share,
+        a_circuit_of_one_device_leaves_the_others_to_others,
+        one_lost_of_many_devices_costs_the_time_of_its_part,
         a_lost_device_costs_the_time_of_its_parts,
         a_hung_device_costs_the_time_until_it_is_given_up,
         an_overtaken_job_moves_up,
@@ -215,6 +220,36 @@ fn no_more_is_under_way_than_rates_justify(mutation: Option<Mutation>) {
     }
 }
 
+/// A device makes four proofs together, which end at the same time, and has as many slots
+/// again: once rates are known it always has four, one bunch comes right after the other, and
+/// no more is under way than the rate of all of them justifies.
+fn a_device_that_ends_proofs_in_bunches_is_fed_as_evenly(mutation: Option<Mutation>) {
+    for (kind, synthesis) in [(0, 0.1), (0, 1.0), (0, 1.8), (1, 2.0), (1, 7.0), (1, 13.0)] {
+        for count in [1, 2] {
+            let synthesis = synthesis / count as f64;
+            let mut spec = with_devices(spec(synthesis), &vec![1.0; count], 8);
+            spec.batch = 4;
+            let world = run(spec, jobs(10, 20, kind), mutation);
+            for device in (0..count).map(DeviceIndex) {
+                let at = (kind, synthesis, device);
+                let of_device = world.proofs.iter().filter(|proof| proof.device == device);
+                let mut begun: Vec<f64> = of_device.map(|proof| proof.begun).collect();
+                begun.sort_by(f64::total_cmp);
+                let passes: Vec<_> = begun.chunk_by(|left, right| left == right).collect();
+                // Little more than it takes fills its slots slowly.
+                let whole = &passes[passes.len() * 2 / 3..passes.len() - 2];
+                let is_whole = whole.iter().all(|pass| pass.len() == 4);
+                assert!(!whole.is_empty() && is_whole, "{passes:?} at {at:?}");
+                let pairs = whole.windows(2);
+                let idle: f64 = pairs
+                    .map(|pair| pair[1][0] - pair[0][0] - 4.0 * PROOF)
+                    .sum();
+                assert!(idle < 0.05 * PROOF, "{idle} s idle at {at:?}");
+            }
+        }
+    }
+}
+
 /// One is four times as slow: it proves a fifth, and no part is proved twice.
 fn each_of_two_unequal_devices_has_its_share(mutation: Option<Mutation>) {
     for slow in [0, 1] {
@@ -241,6 +276,98 @@ fn each_of_two_unequal_devices_has_its_share(mutation: Option<Mutation>) {
         let world = run(with_devices(spec(0.5), &slowness, 2), arrivals, mutation);
         let device = proofs_of(&world, 6)[0].device;
         assert_eq!(device, DeviceIndex(1 - slow));
+    }
+}
+
+/// As many devices, of four speeds.
+fn slowness_of_devices(count: usize) -> Vec<f64> {
+    let speeds = [1.0, 1.5, 2.0, 4.0];
+    let of_all = speeds.iter().cycle().take(count);
+    of_all.map(|speed| 1.0 / speed).collect()
+}
+
+/// Parts that such devices prove in a second, all together or without one.
+fn parts_per_second(slowness: &[f64], without: Option<usize>) -> f64 {
+    let each = slowness.iter().enumerate();
+    let each = each.filter(|(device, _)| Some(*device) != without);
+    each.map(|(_, slow)| 1.0 / (PROOF * slow)).sum()
+}
+
+/// A share of the parts by speed, give or take one, and all of them done as early as the
+/// slowest one's last part allows. The shares of four and of eight are whole numbers: what
+/// several slow ones round up is else the fast ones' loss.
+fn each_of_many_unequal_devices_has_its_share(mutation: Option<Mutation>) {
+    for (count, slots) in [(2, 1), (2, 2), (4, 1), (4, 2), (8, 1), (8, 2), (8, 3)] {
+        let slowness = slowness_of_devices(count);
+        // So fast that all devices have a part at once.
+        let spec = with_devices(spec(0.02), &slowness, slots);
+        let world = run(spec, jobs(12, 17, 0), mutation);
+        let mut parts: Vec<_> = world.proofs.iter().map(|proof| proof.part).collect();
+        parts.sort();
+        parts.dedup();
+        assert_eq!((parts.len(), world.proofs.len()), (204, 204));
+        let ideal = 204.0 / parts_per_second(&slowness, None);
+        for (device, slow) in slowness.iter().enumerate() {
+            let of_device = world.proofs.iter();
+            let of_device = of_device.filter(|proof| proof.device.0 == device);
+            let (had, share) = (of_device.count() as f64, ideal / (PROOF * slow));
+            let at = (count, slots, device);
+            assert!((had - share).abs() <= 1.0, "{had} for {share} at {at:?}");
+        }
+        let end = world.completed.values().copied().fold(0.0, f64::max);
+        let at = (count, slots);
+        assert!(end <= ideal + PROOF, "{end} for {ideal} at {at:?}");
+    }
+}
+
+/// One of many is lost in the middle of a part, the fastest or the slowest: the others need
+/// no longer than for what was left, and one proof.
+fn one_lost_of_many_devices_costs_the_time_of_its_part(mutation: Option<Mutation>) {
+    for (count, slots) in [(2, 1), (2, 2), (4, 1), (4, 2), (8, 1), (8, 2)] {
+        let slowness = slowness_of_devices(count);
+        for lost in [0, count - 1] {
+            let mut spec = with_devices(spec(0.05), &slowness, slots);
+            let dies = 7.3;
+            spec.deaths[lost] = Some(dies);
+            let world = run(spec, jobs(10, 20, 0), mutation);
+            assert_eq!(world.completed.len(), 10, "all jobs have their proof");
+            let wasted = world.proofs.len() - 200;
+            assert!(wasted <= slots, "{wasted} parts are proved again");
+            let before = world.proofs.iter();
+            let before = before.filter(|proof| proof.device.0 == lost && proof.ended <= dies);
+            let by_others = dies * parts_per_second(&slowness, Some(lost));
+            let left = 200.0 - before.count() as f64 - by_others;
+            let ideal = dies + left / parts_per_second(&slowness, Some(lost));
+            let end = world.completed.values().copied().fold(0.0, f64::max);
+            let at = (count, slots, lost);
+            assert!(end <= ideal + PROOF, "{end} for {ideal} at {at:?}");
+        }
+    }
+}
+
+/// A job of which every part fits the first device alone comes before one that any can
+/// prove: neither device is without a part while the other one's are proved.
+fn a_circuit_of_one_device_leaves_the_others_to_others(mutation: Option<Mutation>) {
+    for slots in [1, 2] {
+        let mut spec = with_devices(spec(0.3), &[1.0, 1.0], slots);
+        spec.kinds[1] = spec.kinds[0].clone();
+        spec.kinds[0].devices = [DeviceIndex(0)].into_iter().collect();
+        let arrivals = [(0, 2), (0, 20), (1, 20), (1, 20)];
+        let arrivals = arrivals.map(|(kind, parts)| Arrival::new(Priority::Normal, parts, kind));
+        let world = run(spec, arrivals.to_vec(), mutation);
+        for device in [0, 1].map(DeviceIndex) {
+            let idle = world.idle_seconds(device, 4);
+            assert!(
+                idle < 0.5 * PROOF,
+                "{device:?} idle for {idle} s of {slots}"
+            );
+        }
+        let by_first = world.proofs.iter().filter(|proof| proof.device.0 == 0);
+        let by_first = by_first.count();
+        assert!(
+            (30..=32).contains(&by_first),
+            "{by_first} of 62 with {slots}"
+        );
     }
 }
 
@@ -337,7 +464,11 @@ tests! {
     urgent_kept => kept_memory_is_there_for_an_urgent_part,
     fed => a_device_that_could_be_fed_never_waits,
     justified => no_more_is_under_way_than_rates_justify,
+    bunches => a_device_that_ends_proofs_in_bunches_is_fed_as_evenly,
     unequal => each_of_two_unequal_devices_has_its_share,
+    many_unequal => each_of_many_unequal_devices_has_its_share,
+    of_one_device => a_circuit_of_one_device_leaves_the_others_to_others,
+    many_lost => one_lost_of_many_devices_costs_the_time_of_its_part,
     lost => a_lost_device_costs_the_time_of_its_parts,
     hung => a_hung_device_costs_the_time_until_it_is_given_up,
     overtaken => an_overtaken_job_moves_up,

@@ -37,7 +37,7 @@ impl Draw {
     }
 
     fn limits(&mut self) -> Limits {
-        let devices = 1 + self.below(2);
+        let devices = 1 + self.below(4);
         let some = |is_some: usize, count: usize| (is_some == 0).then_some(count);
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         Limits {
@@ -84,6 +84,7 @@ impl Draw {
             failures_percent: self.one(&[0, 3, 15]),
             slow_percent: self.one(&[0, 0, 5]),
             hangs_percent: self.one(&[0, 0, 2]),
+            batch: 1,
             limits,
         }
     }

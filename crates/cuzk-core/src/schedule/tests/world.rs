@@ -58,6 +58,9 @@ pub(super) struct Spec {
     /// Of the durations, how many are [`SLOW`] times as long.
     pub(super) slow_percent: u32,
     pub(super) hangs_percent: u32,
+    /// Proofs that a device makes together, which end at the same time; with more than one
+    /// nothing hangs and no device dies.
+    pub(super) batch: usize,
 }
 
 /// A job to come.
@@ -106,6 +109,15 @@ struct Synthesis {
     left: f64,
 }
 
+/// Proofs that a device makes together.
+#[derive(Default)]
+struct Pass {
+    /// Those that have not ended.
+    running: usize,
+    /// Their runs, their proofs, and the seconds that each takes.
+    next: VecDeque<(u64, usize, f64)>,
+}
+
 type Waiting = Pin<Box<dyn Future<Output = Result<Reservation, BudgetError>> + Send>>;
 
 /// When a part was on a device.
@@ -138,6 +150,8 @@ pub(super) struct World {
     arrivals: Vec<Arrival>,
     /// When each device has computed what it has.
     free_at: Vec<f64>,
+    /// What each device makes together with others, and what waits for it.
+    passes: Vec<Pass>,
     pub(super) proofs: Vec<Proof>,
     pub(super) completed: BTreeMap<JobId, f64>,
     pub(super) given_up: usize,
@@ -172,6 +186,7 @@ impl World {
             held: HashMap::new(),
             arrivals: Vec::new(),
             free_at: vec![0.0; spec.slowness.len()],
+            passes: spec.slowness.iter().map(|_| Pass::default()).collect(),
             proofs: Vec::new(),
             completed: BTreeMap::new(),
             given_up: 0,

@@ -201,6 +201,11 @@ impl World {
         } else {
             (Event::Proved(part), self.takes(kind.proof))
         };
+        let action = Action::Prove { part, device };
+        if self.spec.batch > 1 {
+            self.prove_together(action, ends, seconds, memory);
+            return;
+        }
         let begun = self.now.max(self.free_at[device.0]);
         let ended = match seconds {
             HANG => self.now + HANG,
@@ -216,12 +221,67 @@ impl World {
             begun,
             ended,
         });
-        let action = Action::Prove { part, device };
         self.start_run(action, ends, ended - self.now, memory);
+    }
+
+    fn prove_together(
+        &mut self,
+        action: Action,
+        ends: Event,
+        seconds: f64,
+        memory: Option<Reservation>,
+    ) {
+        let Action::Prove { part, device } = action else {
+            unreachable!("it is proved")
+        };
+        self.numbers += 1;
+        let run = self.numbers;
+        self.runs.insert(
+            run,
+            Run {
+                action,
+                ends,
+                is_stale: false,
+                memory,
+            },
+        );
+        self.proofs.push(Proof {
+            part,
+            device,
+            given: self.now,
+            begun: f64::NAN,
+            ended: f64::NAN,
+        });
+        let proof = self.proofs.len() - 1;
+        self.passes[device.0].next.push_back((run, proof, seconds));
+        if self.passes[device.0].running == 0 {
+            self.begin_pass(device);
+        }
+    }
+
+    /// Begins whatever waits for a device, as many as it makes together.
+    fn begin_pass(&mut self, device: DeviceIndex) {
+        let pass = &mut self.passes[device.0];
+        let count = pass.next.len().min(self.spec.batch);
+        let together: Vec<_> = pass.next.drain(..count).collect();
+        pass.running = count;
+        let seconds: f64 = together.iter().map(|(_, _, seconds)| seconds).sum();
+        let ended = self.now + seconds * self.spec.slowness[device.0];
+        for (run, proof, _) in together {
+            let proof = &mut self.proofs[proof];
+            (proof.begun, proof.ended) = (self.now, ended);
+            self.put(ended, Item::End(run));
+        }
     }
 
     pub(super) fn end(&mut self, run: u64) {
         let run = self.runs.remove(&run).expect("it runs");
+        if let (Action::Prove { device, .. }, 2..) = (run.action, self.spec.batch) {
+            self.passes[device.0].running -= 1;
+            if self.passes[device.0].running == 0 {
+                self.begin_pass(device);
+            }
+        }
         if run.is_stale {
             return;
         }
