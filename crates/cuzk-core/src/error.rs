@@ -18,6 +18,14 @@ pub enum ProveError {
     /// The request itself is wrong.
     #[error(transparent)]
     Request(#[from] WorkloadError),
+    /// A job of more parts than are taken.
+    #[error("parts: {asked}, at most {limit} are taken")]
+    TooManyParts {
+        /// Parts of the job.
+        asked: usize,
+        /// The limit, [`PARTS_MAX`](crate::PARTS_MAX).
+        limit: usize,
+    },
     /// The witness does not satisfy the circuit.
     #[error("part {part}: the witness does not satisfy the circuit: {failed} does not hold")]
     Unsatisfied {

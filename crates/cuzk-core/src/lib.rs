@@ -74,7 +74,8 @@ pub use cuzk_budget::ByteCount;
 pub use cuzk_gpu::{DeviceReport, DeviceUse, KeyError, KeyTier, USES_ADX, devices};
 pub use cuzk_pinned::PoolStats;
 pub use engine::{
-    Blinding, Canceller, Engine, EngineParts, JobHandle, JobOptions, PartReport, ProofReply,
+    Blinding, Canceller, Engine, EngineParts, JobHandle, JobOptions, PARTS_MAX, PartReport,
+    ProofReply,
 };
 pub use error::ProveError;
 pub use filling::{Filling, Obstacle, ObstacleCounters};

@@ -97,6 +97,7 @@ impl From<ProveError> for Failure {
     fn from(error: ProveError) -> Self {
         let exit = match error {
             ProveError::Request(_)
+            | ProveError::TooManyParts { .. }
             | ProveError::Unsatisfied { .. }
             | ProveError::Synthesis { .. }
             | ProveError::InvalidWhole => Exit::Input,

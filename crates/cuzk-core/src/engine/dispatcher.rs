@@ -9,6 +9,7 @@ mod telling;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,15 @@ pub(super) struct Dispatcher {
     lost: Vec<bool>,
 }
 
+/// Says that the dispatcher has ended, in whatever way.
+pub(super) struct Ended(pub(super) Arc<AtomicBool>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 impl Dispatcher {
     pub(super) fn new(
         shared: Arc<Shared>,
@@ -71,7 +81,10 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn run(mut self) {
+    pub(super) fn run(mut self, ended: Ended) {
+        // Dropped before the inbox is: whoever is told that the engine has stopped sees it
+        // out of service.
+        let _ended = ended;
         while !(self.stopping && self.jobs.is_empty()) {
             let heard = match self.next_message() {
                 Ok(message) => self.hear(message),

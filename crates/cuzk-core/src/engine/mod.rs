@@ -8,7 +8,7 @@ mod thread;
 mod warm;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -40,6 +40,10 @@ use table::Message;
 /// Times a part is tried again after a failure that is not the caller's.
 const RETRIES_MAX: usize = 1;
 
+/// Parts of one job at most: many times those of any proof kind, and few enough that a
+/// table of them is small.
+pub const PARTS_MAX: usize = 1 << 16;
+
 /// What an engine is made of.
 pub struct EngineParts {
     /// Where proofs are made: one or several, all of one kind, so that a part goes to
@@ -64,6 +68,8 @@ pub struct Engine {
     /// What is kept for the highest priority, if that is configured.
     configured: Option<Kept>,
     thread: Option<JoinHandle<()>>,
+    /// Whether that thread has ended, by a panic if the engine is still there.
+    has_ended: Arc<AtomicBool>,
 }
 
 impl Engine {
@@ -116,9 +122,11 @@ impl Engine {
         let (outbox, inbox) = channel();
         let dispatcher =
             Dispatcher::new(Arc::clone(&shared), limits.clone(), outbox.clone(), inbox);
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ended = dispatcher::Ended(Arc::clone(&has_ended));
         let thread = std::thread::Builder::new()
             .name("cuzk-dispatch".to_owned())
-            .spawn(move || dispatcher.run())
+            .spawn(move || dispatcher.run(ended))
             .map_err(|_| ProveError::Thread { stage: "dispatch" })?;
         Ok(Self {
             shared,
@@ -129,15 +137,17 @@ impl Engine {
             limits,
             configured,
             thread: Some(thread),
+            has_ended,
         })
     }
 
     /// Queues a job.
     ///
     /// # Errors
-    /// [`ProveError::QueueFull`], [`ProveError::Stopped`], and
-    /// [`ProveError::Request`] for a job without parts; what else is wrong with the job
-    /// comes from [`JobHandle::wait`].
+    /// [`ProveError::QueueFull`], [`ProveError::Stopped`],
+    /// [`ProveError::Request`] for a job without parts, and [`ProveError::TooManyParts`] for
+    /// one of more than [`PARTS_MAX`]; what else is wrong with the job comes from
+    /// [`JobHandle::wait`].
     pub fn submit(
         &self,
         workload: Arc<dyn Workload>,
@@ -154,6 +164,12 @@ impl Engine {
                 field: "parts".to_owned(),
                 reason: "there are none".to_owned(),
             }));
+        }
+        if part_count > PARTS_MAX {
+            return Err(ProveError::TooManyParts {
+                asked: part_count,
+                limit: PARTS_MAX,
+            });
         }
         let id = JobId(self.next_job.fetch_add(1, Ordering::Relaxed));
         let label = workload.label();
@@ -254,9 +270,9 @@ impl Engine {
         self.shared.backends.devices()
     }
 
-    /// Whether there is something left that proves.
+    /// Whether there is something left that proves, and the thread that hands it jobs.
     pub fn is_in_service(&self) -> bool {
-        self.shared.backends.is_in_service()
+        !self.has_ended.load(Ordering::Acquire) && self.shared.backends.is_in_service()
     }
 
     /// What was counted since the start.

@@ -27,11 +27,14 @@ use std::sync::Arc;
 
 use backends::Faulty;
 use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError, num::AllocatedNum};
-use bellperson::groth16::{Proof, create_proof};
-use blstrs::Scalar;
+use bellperson::groth16::{PreparedVerifyingKey, Proof, create_proof};
+use blstrs::{Bls12, Scalar};
 use cuzk_core::config::{KeyTier, Sizing};
 use cuzk_core::keygen::{KeyOutput, KeygenError, ToxicWaste, generate, sidecar_path};
-use cuzk_core::{Blinding, CircuitSpec, Eviction, JobOptions, ProofReply, ProveError};
+use cuzk_core::{
+    Blinding, CircuitSpec, Eviction, JobOptions, PARTS_MAX, Part, ProofReply, ProveError, Workload,
+    WorkloadError,
+};
 use cuzk_gpu::KeyError;
 use toy::{Fault, House, Squares, SquaresJob, cpu, make_key};
 
@@ -343,6 +346,75 @@ fn a_job_without_parts_is_refused() {
         .expect_err("nothing to prove");
     assert_eq!(refused.to_string(), "parts: there are none");
     assert_eq!(engine.jobs(), 0);
+}
+
+#[test]
+fn a_job_of_absurdly_many_parts_is_refused() {
+    let house = House::new(&[20]);
+    let engine = house.engine(PLENTY);
+    for asked in [PARTS_MAX + 1, usize::MAX] {
+        let refused = engine
+            .submit(Arc::new(SquaresJob::new(20, 2, asked)), seeded())
+            .expect_err("more than are taken");
+        let want = format!("parts: {asked}, at most 65536 are taken");
+        assert_eq!(refused.to_string(), want);
+    }
+    assert_eq!(engine.jobs(), 0);
+    prove(&engine, &SquaresJob::new(20, 2, 1)).expect("the dispatcher is still there");
+    assert!(engine.is_in_service());
+}
+
+/// A job that panics when it is dropped, which the dispatcher does last.
+struct Falls(SquaresJob);
+
+impl Workload for Falls {
+    fn label(&self) -> String {
+        self.0.label()
+    }
+
+    fn circuit(&self) -> Arc<dyn CircuitSpec> {
+        self.0.circuit()
+    }
+
+    fn part_count(&self) -> usize {
+        self.0.part_count()
+    }
+
+    fn part(&self, index: usize) -> Result<Box<dyn Part>, WorkloadError> {
+        self.0.part(index)
+    }
+
+    fn verify(
+        &self,
+        vk: &PreparedVerifyingKey<Bls12>,
+        proofs: &[Proof<Bls12>],
+    ) -> Result<bool, WorkloadError> {
+        self.0.verify(vk, proofs)
+    }
+
+    fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {
+        self.0.encode(proofs)
+    }
+}
+
+impl Drop for Falls {
+    fn drop(&mut self) {
+        panic!("a fault of the test");
+    }
+}
+
+#[test]
+fn an_engine_without_its_dispatcher_is_out_of_service() {
+    // Without its key, so that the dispatcher alone has the job at its end.
+    let house = House::new(&[]);
+    let engine = house.engine(PLENTY);
+    assert!(engine.is_in_service());
+    let handle = engine.submit(Arc::new(Falls(SquaresJob::new(20, 2, 1))), seeded());
+    let ended = handle.expect("there is a place").wait();
+    ended.expect_err("there is no key");
+    let submit = || engine.submit(Arc::new(SquaresJob::new(20, 2, 1)), seeded());
+    until(|| matches!(submit(), Err(ProveError::Stopped)));
+    assert!(!engine.is_in_service());
 }
 
 #[test]

@@ -15,6 +15,7 @@ pub(super) fn invalid(error: &WorkloadError) -> Status {
 pub(super) fn refused(error: &ProveError) -> Status {
     let code = match error {
         ProveError::Request(_)
+        | ProveError::TooManyParts { .. }
         | ProveError::Unsatisfied { .. }
         | ProveError::Synthesis { .. }
         | ProveError::InvalidWhole => Code::InvalidArgument,
