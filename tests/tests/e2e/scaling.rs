@@ -24,6 +24,8 @@ fn backends_that_are_fed_at_once_are_recorded_beside_each_alone() {
         serde_json::from_slice(&text).expect("JSON")
     };
     let record = read("scaling.json");
+    let command = record["command"].as_str().expect("text");
+    assert!(command.contains("--backend cpu"), "{command}");
     let case = &record["cases"][0];
     assert_eq!(case["verified"], true);
     for samples in [&case["ours"]["samples"], &case["peer"]["samples"]] {
@@ -46,13 +48,21 @@ fn backends_that_are_fed_at_once_are_recorded_beside_each_alone() {
 }
 
 #[test]
-fn one_device_is_no_scaling() {
-    let output = Command::new(env!("CARGO_BIN_EXE_cuzk-bench"))
-        .args(["scaling", "--backend", "cpu", "--devices", "0", "--out"])
-        .arg("nowhere")
-        .output()
-        .expect("the program can be started");
-    assert!(!output.status.success());
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(errors.contains("one device"), "{errors}");
+fn what_is_no_scaling_is_refused() {
+    for (argument, value, told) in [
+        ("--devices", "0", "two or more, each once"),
+        ("--devices", "0,0", "two or more, each once"),
+        ("--parts", "1", "--parts: want two or more"),
+        ("--pairs", "0", "--pairs: want one or more"),
+        ("--log-size", "0", "want a number from 2 to 28"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_cuzk-bench"))
+            .args(["scaling", "--backend", "cpu", argument, value])
+            .args(["--out", "nowhere"])
+            .output()
+            .expect("the program can be started");
+        assert!(!output.status.success(), "{argument} {value}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains(told), "{errors}");
+    }
 }

@@ -12,8 +12,8 @@ use cuzk_tests::record::{Case, Record, Series};
 use serde::Deserialize;
 
 use crate::bed::{Bed, Laid, name};
-use crate::interleave;
 use crate::peer::{Peer, hex};
+use crate::{interleave, numbers};
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {
@@ -21,10 +21,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     out: std::path::PathBuf,
     /// Logarithms of the domains to measure.
-    #[arg(long, value_delimiter = ',', default_value = "20,22,24")]
+    #[arg(long, value_parser = numbers::log_size, value_delimiter = ',', default_value = "20,22,24")]
     log_sizes: Vec<u32>,
     /// Shares of full-size values to measure, in a thousand.
-    #[arg(long, value_delimiter = ',', default_value = "110,13")]
+    #[arg(long, value_parser = numbers::per_mille, value_delimiter = ',', default_value = "110,13")]
     full_per_mille: Vec<u32>,
     /// Proofs of each case, after one that warms up.
     #[arg(long, default_value_t = 7)]
@@ -45,7 +45,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 4)]
     peer_batch: usize,
     /// Logarithm of the domain at which it does.
-    #[arg(long, default_value_t = 22)]
+    #[arg(long, value_parser = numbers::log_size, default_value_t = 22)]
     peer_batch_log_size: u32,
     /// Where test keys are made and found again; without it, where temporary files are.
     #[arg(long, value_name = "DIR")]

@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 use crate::bed::{Bed, name};
 use crate::device_prove::phases_ms;
-use crate::interleave;
 use crate::peer::{Peer, hex};
+use crate::{interleave, numbers};
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {
@@ -25,10 +25,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     peer: PathBuf,
     /// Logarithms of the domains to measure.
-    #[arg(long, value_delimiter = ',', default_value = "22,24")]
+    #[arg(long, value_parser = numbers::log_size, value_delimiter = ',', default_value = "22,24")]
     log_sizes: Vec<u32>,
     /// Shares of full-size values to measure, in a thousand.
-    #[arg(long, value_delimiter = ',', default_value = "110,13")]
+    #[arg(long, value_parser = numbers::per_mille, value_delimiter = ',', default_value = "110,13")]
     full_per_mille: Vec<u32>,
     /// Pairs of each case, after one that warms up.
     #[arg(long, default_value_t = 7)]

@@ -9,6 +9,7 @@ use cuzk_tests::mixed::Mixed;
 use cuzk_tests::record::{Case, Record, Series};
 
 use crate::bed::{Bed, name};
+use crate::numbers;
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {
@@ -16,7 +17,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Logarithms of the domains of the circuits whose keys are loaded.
-    #[arg(long, value_delimiter = ',', default_value = "22,24")]
+    #[arg(long, value_parser = numbers::log_size, value_delimiter = ',', default_value = "22,24")]
     log_sizes: Vec<u32>,
     /// Loads of each key, after one that warms up.
     #[arg(long, default_value_t = 5)]

@@ -13,6 +13,7 @@ mod kernels;
 #[cfg(feature = "cuda")]
 mod key_load;
 mod live;
+mod numbers;
 mod one_proof;
 mod params;
 #[cfg(feature = "cuda")]

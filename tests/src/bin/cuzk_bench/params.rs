@@ -11,14 +11,14 @@ use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate};
 use cuzk_tests::chain::Chain;
 use cuzk_tests::record::{Case, Record};
 
-use crate::{Common, interleave};
+use crate::{Common, interleave, numbers};
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     #[command(flatten)]
     common: Common,
     /// Logarithms of the domains to measure.
-    #[arg(long, value_delimiter = ',', default_value = "20")]
+    #[arg(long, value_parser = numbers::log_size, value_delimiter = ',', default_value = "20")]
     log_sizes: Vec<u32>,
 }
 

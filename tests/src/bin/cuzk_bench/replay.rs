@@ -23,6 +23,8 @@ use figures::{Figures, figures};
 use place::{Allocations, Host, Place};
 use prepared::Prepared;
 
+use crate::numbers;
+
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// Folder of the record.
@@ -32,20 +34,20 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value_t = On::default())]
     backend: On,
     /// Logarithms of the domains to measure.
-    #[arg(long, value_delimiter = ',', default_value = "22,24")]
+    #[arg(long, value_parser = numbers::log_size, value_delimiter = ',', default_value = "22,24")]
     log_size: Vec<u32>,
     /// Shares of full-size values to measure, in percent, to a tenth.
-    #[arg(long, value_delimiter = ',', default_value = "1.3")]
+    #[arg(long, value_parser = numbers::percent, value_delimiter = ',', default_value = "1.3")]
     full_share: Vec<f64>,
     /// Where the key is to be.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "resident")]
     tier: Vec<Tier>,
     /// Proofs that have a place on the device at the same time, or twice the batch where
     /// there is one and that is more; one more waits.
-    #[arg(long, value_delimiter = ',', default_value = "2")]
+    #[arg(long, value_parser = numbers::slots, value_delimiter = ',', default_value = "2")]
     slots: Vec<usize>,
     /// Parts that share each pass of a key that is streamed.
-    #[arg(long, value_delimiter = ',', default_value = "1")]
+    #[arg(long, value_parser = numbers::batch, value_delimiter = ',', default_value = "1")]
     batch: Vec<usize>,
     /// Parts of each case.
     #[arg(long, default_value_t = 64)]
@@ -82,6 +84,17 @@ pub(crate) enum On {
     #[cfg(feature = "cuda")]
     #[default]
     Cuda,
+}
+
+impl On {
+    /// What a record's command says of it, where it is not what a record is of by itself.
+    fn argument(self) -> &'static str {
+        match self {
+            Self::Cpu => " --backend cpu",
+            #[cfg(feature = "cuda")]
+            Self::Cuda => "",
+        }
+    }
 }
 
 /// Where a key is.
@@ -147,7 +160,6 @@ impl Setting {
 pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(options.parts > 0 && options.alone > 0, "no parts");
     ensure!(options.assignments > 0, "no assignments");
-    ensure!(!options.batch.contains(&0), "batches of none");
     let mut record = new_record(options);
     let host = Host::open(options.backend, options.device)?;
     let mut failures = 0;
@@ -214,13 +226,14 @@ fn new_record(options: &Options) -> Record {
     let tiers: Vec<&str> = options.tier.iter().map(|tier| tier.name()).collect();
     let mut command = format!(
         "cuzk-bench replay --log-size {} --full-share {} --tier {} --slots {} --batch {} \
-         --parts {}",
+         --parts {}{}",
         list(&options.log_size),
         list(&options.full_share),
         tiers.join(","),
         list(&options.slots),
         list(&options.batch),
         options.parts,
+        options.backend.argument(),
     );
     if let Some(gib) = options.device_gib {
         command += &format!(" --device-gib {gib}");

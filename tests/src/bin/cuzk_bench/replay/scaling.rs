@@ -1,6 +1,7 @@
 //! `scaling`: several devices fed at the same time, each from prepared assignments of its
 //! own, beside each of them alone.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -16,6 +17,7 @@ use super::figures::figures;
 use super::place::{Host, Place};
 use super::prepared::Prepared;
 use super::{On, Tier, write};
+use crate::numbers;
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {
@@ -29,16 +31,16 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', default_value = "0,1")]
     devices: Vec<usize>,
     /// Logarithms of the domains to measure.
-    #[arg(long, value_delimiter = ',', default_value = "22,24")]
+    #[arg(long, value_parser = numbers::log_size, value_delimiter = ',', default_value = "22,24")]
     log_size: Vec<u32>,
     /// Share of full-size values, in percent, to a tenth.
-    #[arg(long, default_value_t = 1.3)]
+    #[arg(long, value_parser = numbers::percent, default_value_t = 1.3)]
     full_share: f64,
     /// Where the keys are to be.
     #[arg(long, value_enum, default_value = "resident")]
     tier: Tier,
     /// Proofs that have a place on each device at the same time; one more waits.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, value_parser = numbers::slots, default_value_t = 2)]
     slots: usize,
     /// Parts of each device in each measurement.
     #[arg(long, default_value_t = 40)]
@@ -59,8 +61,13 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    ensure!(options.devices.len() > 1, "one device has nothing to share");
-    ensure!(options.parts > 1 && options.pairs > 0, "no parts");
+    let distinct: BTreeSet<usize> = options.devices.iter().copied().collect();
+    ensure!(
+        distinct.len() == options.devices.len() && distinct.len() > 1,
+        "--devices: want two or more, each once"
+    );
+    ensure!(options.parts > 1, "--parts: want two or more");
+    ensure!(options.pairs > 0, "--pairs: want one or more");
     let list = |values: &[u32]| {
         let words: Vec<String> = values.iter().map(u32::to_string).collect();
         words.join(",")
@@ -72,14 +79,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
          parts of one alone, each busy for 95 % of the time",
         format!(
             "cuzk-bench scaling --devices {} --log-size {} --full-share {} --tier {} --slots {} \
-             --parts {} --pairs {} --out DIR",
+             --parts {} --pairs {}{} --out DIR",
             devices.join(","),
             list(&options.log_size),
             options.full_share,
             options.tier.name(),
             options.slots,
             options.parts,
-            options.pairs
+            options.pairs,
+            options.backend.argument()
         ),
     );
     let slots = options.slots.to_string();
