@@ -362,7 +362,7 @@ fn try_lock(slot: &Mutex<Slot>) -> Option<MutexGuard<'_, Slot>> {
 /// The sidecar of a key file, if it has one.
 fn sidecar(params: &Path) -> Result<Option<Sidecar>, ProveError> {
     let path = sidecar_path(params);
-    let text = match std::fs::read_to_string(&path) {
+    let text = match Sidecar::read_text(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => {

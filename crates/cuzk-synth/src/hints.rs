@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -19,6 +19,9 @@ use crate::error::HintError;
 
 /// Version of the file. Raised when circuits or fields change meaning.
 const VERSION: u64 = 1;
+
+/// The most that is read of a file: a shape takes some hundred bytes.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// What is known of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,7 +96,7 @@ impl HintStore {
             hints,
             cuts,
         };
-        let text = match fs::read_to_string(path) {
+        let text = match read_text(path) {
             Ok(text) => text,
             Err(source) if source.kind() == ErrorKind::NotFound => {
                 return Ok(store(BTreeMap::new(), BTreeMap::new()));
@@ -151,7 +154,7 @@ impl HintStore {
         let Some(path) = &self.path else {
             return Ok(());
         };
-        let there = fs::read_to_string(path).ok();
+        let there = read_text(path).ok();
         if let Some(Ok(head)) = there.map(|text| parse::<Head>(path, &text)) {
             head.check(path)?;
         }
@@ -199,6 +202,23 @@ impl Head {
             want: VERSION,
         })
     }
+}
+
+/// The text of a hint file, which must be a regular one and no longer than
+/// [`FILE_BYTES_MAX`]: pipes and devices have no end.
+fn read_text(path: &Path) -> std::io::Result<String> {
+    let wrong = |reason: String| std::io::Error::new(ErrorKind::InvalidInput, reason);
+    // Asked before opening: opening a pipe would wait for a writer.
+    if !fs::metadata(path)?.is_file() {
+        return Err(wrong("not a regular file".to_owned()));
+    }
+    let mut text = String::new();
+    let mut file = fs::File::open(path)?.take(FILE_BYTES_MAX + 1);
+    file.read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(wrong(format!("at most {FILE_BYTES_MAX} bytes are read")));
+    }
+    Ok(text)
 }
 
 fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, HintError> {

@@ -261,6 +261,28 @@ mod tests {
     }
 
     #[test]
+    fn hints_that_have_no_end_are_not_read() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let pipe = directory.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo is there").success());
+        let long = directory.path().join("long");
+        let file = std::fs::File::create(&long).expect("writable");
+        file.set_len(1 << 40).expect("sparse");
+        for (path, want) in [
+            (pipe, "not a regular file"),
+            ("/dev/zero".into(), "not a regular file"),
+            (long, "at most 67108864 bytes are read"),
+        ] {
+            let error = HintStore::open(&path).expect_err("no hints").to_string();
+            assert!(error.ends_with(want), "{error}");
+            let mut config = Config::new("keys".into());
+            config.hints_file = Some(path);
+            assert_eq!(hints(&config), HintStore::in_memory());
+        }
+    }
+
+    #[test]
     fn the_page_locked_share_is_a_share_of_the_limit() {
         let limit = |rule| {
             let mut config = Config::new("keys".into());

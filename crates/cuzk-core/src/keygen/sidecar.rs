@@ -1,9 +1,10 @@
 //! The file beside a generated key that says it is not a real one.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use cuzk_budget::ByteCount;
 use serde::{Deserialize, Serialize};
 
 /// What the file beside a generated key says.
@@ -19,6 +20,9 @@ pub struct Sidecar {
     /// The program that made the key.
     pub generator: String,
 }
+
+/// The most that is read of a sidecar, which takes a few lines.
+const SIDECAR_BYTES_MAX: u64 = 1 << 20;
 
 /// What this program writes as the one that made a key.
 const GENERATOR: &str = concat!("cuzk ", env!("CARGO_PKG_VERSION"));
@@ -42,8 +46,25 @@ impl Sidecar {
 
     /// The sidecar of `params`; `None` if there is none or it is not one.
     pub(super) fn read(params: &Path) -> Option<Self> {
-        let text = fs::read_to_string(sidecar_path(params)).ok()?;
+        let text = Self::read_text(&sidecar_path(params)).ok()?;
         Self::parse(&text).ok()
+    }
+
+    /// The text of the sidecar at `path`.
+    pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+        let wrong = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
+        // Asked before opening: opening a pipe would wait for a writer.
+        if !fs::metadata(path)?.is_file() {
+            return Err(wrong("not a regular file".to_owned()));
+        }
+        let mut text = String::new();
+        let mut file = File::open(path)?.take(SIDECAR_BYTES_MAX + 1);
+        file.read_to_string(&mut text)?;
+        if text.len() as u64 > SIDECAR_BYTES_MAX {
+            let limit = ByteCount(SIDECAR_BYTES_MAX);
+            return Err(wrong(format!("at most {limit} are read")));
+        }
+        Ok(text)
     }
 
     /// Reads what a sidecar says. Where another program wrote it, the error names that.
@@ -87,6 +108,27 @@ impl Sidecar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_no_end_is_not_read() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let read = |path: &Path| {
+            let error = Sidecar::read_text(path).expect_err("no sidecar");
+            error.to_string()
+        };
+        assert_eq!(read(Path::new("/dev/zero")), "not a regular file");
+        assert_eq!(read(directory.path()), "not a regular file");
+        let pipe = directory.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo is there").success());
+        assert_eq!(read(&pipe), "not a regular file");
+        let long = directory.path().join("long");
+        let file = File::create(&long).expect("writable");
+        file.set_len(SIDECAR_BYTES_MAX).expect("sparse");
+        assert!(Sidecar::read_text(&long).is_ok());
+        file.set_len(1 << 40).expect("sparse");
+        assert!(read(&long).starts_with("at most "));
+    }
 
     #[test]
     fn a_sidecar_of_another_program_is_told_as_such() {

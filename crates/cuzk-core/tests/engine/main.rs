@@ -277,6 +277,15 @@ fn a_sidecar_that_cannot_be_read_is_no_permission() {
         matches!(&error, ProveError::Sidecar { path, .. } if *path == sidecar),
         "{error}"
     );
+    // Opening a pipe would wait for a writer.
+    std::fs::remove_dir(&sidecar).expect("it is there");
+    let made = std::process::Command::new("mkfifo").arg(&sidecar).status();
+    assert!(made.expect("mkfifo is there").success());
+    let error = prove(&engine, &SquaresJob::new(20, 2, 1)).expect_err("not readable");
+    assert_eq!(
+        error.to_string(),
+        format!("{}: not a regular file", sidecar.display())
+    );
 }
 
 #[test]
