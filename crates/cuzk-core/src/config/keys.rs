@@ -27,6 +27,9 @@ pub struct Key {
 /// More threads than any machine has cores: a typing error.
 const THREADS_MAX: usize = 4096;
 
+/// More parts than any machine has room for at the same time.
+const PARTS_MAX: usize = 4096;
+
 /// Spans that take less than half a gigabyte.
 const SPANS_LIMIT: usize = 1 << 22;
 
@@ -37,11 +40,14 @@ fn at_least_one(value: &Value) -> Result<usize, String> {
     }
 }
 
-/// A count of at least one, or none for "auto".
-fn auto_or_one(value: &Value) -> Result<Option<usize>, String> {
+/// A number of parts, at least one, or none for "auto".
+fn auto_or_parts(value: &Value) -> Result<Option<usize>, String> {
     match value {
         Value::Text(text) if text == "auto" => Ok(None),
-        Value::Integer(_) => at_least_one(value).map(Some),
+        Value::Integer(_) => match at_least_one(value)? {
+            count if count > PARTS_MAX => Err(format!("want at most {PARTS_MAX}, have {count}")),
+            count => Ok(Some(count)),
+        },
         other => Err(format!("want \"auto\" or a count, have {other}")),
     }
 }
@@ -120,7 +126,7 @@ pub const KEYS: &[Key] = &[
         name: "engine.synthesis_max",
         what: "parts synthesised at the same time: \"auto\" or a count",
         set: |config, value| {
-            config.synthesis_max = auto_or_one(value)?;
+            config.synthesis_max = auto_or_parts(value)?;
             Ok(())
         },
         show: |config| show_auto(config.synthesis_max),
@@ -129,7 +135,7 @@ pub const KEYS: &[Key] = &[
         name: "engine.parts_in_flight_max",
         what: "parts started and not yet proved: \"auto\" or a count",
         set: |config, value| {
-            config.parts_in_flight_max = auto_or_one(value)?;
+            config.parts_in_flight_max = auto_or_parts(value)?;
             Ok(())
         },
         show: |config| show_auto(config.parts_in_flight_max),
@@ -517,7 +523,7 @@ pub const KEYS: &[Key] = &[
         name: "tuning.window_bits",
         what: "bits of the windows of a device's multiplications: \"auto\" (by their size) or 10 to 20",
         set: |config, value| {
-            let wanted = auto_or_one(value)?;
+            let wanted = auto_or_parts(value)?;
             let bits = wanted.and_then(|bits| u32::try_from(bits).ok());
             let bits = bits.filter(|bits| DEVICE_WINDOW_BITS.contains(bits));
             if let (Some(wanted), None) = (wanted, bits) {

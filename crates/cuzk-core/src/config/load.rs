@@ -338,6 +338,8 @@ mod tests {
             "[engine]\nsynthesis_max = 0\n",
             "[engine]\nsynthesis_max = \"many\"\n",
             "[engine]\nparts_in_flight_max = -2\n",
+            "[engine]\nparts_in_flight_max = 1000000000000\n",
+            "[engine]\nsynthesis_max = 4097\n",
             "[tuning]\ndispatch = \"eager\"\n",
             "[watchdog]\nprove_seconds_max = \"long\"\n",
             "[memory]\ncritical_reserve = \"some\"\n",

@@ -129,20 +129,35 @@ impl Engine {
 
     /// The plan for as many parts as fit beside stored rows, and how many these are.
     fn fitting(&self, needs: &[Need], stored: &[InUse]) -> Result<(Plan, usize), ProveError> {
-        let mut parts = needs.iter().map(|need| need.parts_max).max().unwrap_or(1);
-        loop {
-            let plan = self.plan(needs, stored, parts as u64)?;
-            let columns = self.check_columns(needs, stored, parts as u64);
-            match (plan.check(), columns) {
-                (Ok(()), Ok(())) => return Ok((plan, parts)),
-                (Err(source), _) if parts == 1 => return Err(source.into()),
-                (_, Err(source)) if parts == 1 => {
-                    let what = "the columns of the circuits to be warmed";
-                    return Err(ProveError::Memory { what, source });
-                }
-                _ => parts -= 1,
+        let max = needs.iter().map(|need| need.parts_max).max().unwrap_or(1);
+        // More parts take more, so halving finds the most that fit: `parts` do, and more
+        // than `parts_max` do not.
+        let mut fitting = match self.fit(needs, stored, max) {
+            Ok(plan) => return Ok((plan, max)),
+            Err(error) if max == 1 => return Err(error),
+            Err(_) => self.fit(needs, stored, 1)?,
+        };
+        let (mut parts, mut parts_max) = (1, max - 1);
+        while parts < parts_max {
+            let middle = parts_max - (parts_max - parts) / 2;
+            match self.fit(needs, stored, middle) {
+                Ok(plan) => (fitting, parts) = (plan, middle),
+                Err(_) => parts_max = middle - 1,
             }
         }
+        Ok((fitting, parts))
+    }
+
+    /// The plan for so many parts, if they fit.
+    fn fit(&self, needs: &[Need], stored: &[InUse], parts: usize) -> Result<Plan, ProveError> {
+        let plan = self.plan(needs, stored, parts as u64)?;
+        plan.check()?;
+        let columns = self.check_columns(needs, stored, parts as u64);
+        columns.map_err(|source| ProveError::Memory {
+            what: "the columns of the circuits to be warmed",
+            source,
+        })?;
+        Ok(plan)
     }
 
     /// What is kept for the highest priority: as configured, or a part of the largest

@@ -83,6 +83,22 @@ fn no_page_locked_memory_is_allocated_after_the_warm_up() {
 }
 
 #[test]
+fn the_parts_that_fit_are_found_however_many_may_be_in_flight() {
+    let mut house = house();
+    let circuit = Squares { rounds: 20 };
+    let columns = house.column_lens(20);
+    let pages = columns.iter().map(|len| len.next_multiple_of(4096) as u64);
+    let pages: u64 = pages.sum();
+    for max in [1, 2, 6, 7, 8, 1_000_000_000_000, usize::MAX] {
+        house.config.parts_in_flight_max = Some(max);
+        let engine = engine(&house, PLENTY, pages * 7 + 4096);
+        engine.warm(&[&circuit]).expect("a part fits");
+        let want = max.min(7) as u64 * columns.len() as u64;
+        assert_eq!(allocations(&engine), want, "{max}");
+    }
+}
+
+#[test]
 fn as_many_parts_are_warmed_as_fit_and_one_at_least() {
     let house = house();
     let circuit = Squares { rounds: 20 };
