@@ -17,9 +17,10 @@ pub enum BudgetError {
     /// The request is larger than the whole ledger: it could never be granted,
     /// so it is never queued.
     #[error(
-        "`{consumer}` asked {} of {ledger}, whose limit is {}",
+        "`{consumer}` asked {} of {ledger}, whose limit is {}{}",
         ByteCount(*asked_bytes),
-        ByteCount(*limit_bytes)
+        ByteCount(*limit_bytes),
+        of_which_kept(*kept_bytes)
     )]
     TooLarge {
         /// Name of the ledger.
@@ -30,6 +31,9 @@ pub enum BudgetError {
         asked_bytes: u64,
         /// Bytes that the ledger may hold at most.
         limit_bytes: u64,
+        /// Bytes of these that the request could not be granted, since they are kept for
+        /// the highest priority.
+        kept_bytes: u64,
     },
     /// Not free now, and the request was not to wait.
     #[error("{0}")]
@@ -69,6 +73,17 @@ pub enum BudgetError {
         /// Bytes in the reservation.
         held_bytes: u64,
     },
+}
+
+/// What is said of a limit of which not all may be had.
+fn of_which_kept(kept_bytes: u64) -> String {
+    match kept_bytes {
+        0 => String::new(),
+        bytes => format!(
+            ", of which {} are kept for the highest priority",
+            ByteCount(bytes)
+        ),
+    }
 }
 
 impl BudgetError {

@@ -29,9 +29,25 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// Bytes that somebody at `standing` may hold together with all others.
     pub(crate) fn limit_for(&self, standing: Standing) -> u64 {
+        self.limit_bytes.saturating_sub(self.kept_from(standing))
+    }
+
+    /// Bytes of the limit that are kept from somebody at `standing`.
+    fn kept_from(&self, standing: Standing) -> u64 {
         match standing.is_urgent() {
-            true => self.limit_bytes,
-            false => self.limit_bytes.saturating_sub(self.kept_bytes),
+            true => 0,
+            false => self.kept_bytes.min(self.limit_bytes),
+        }
+    }
+
+    /// More than somebody at `standing` may ever have.
+    fn too_large(&self, standing: Standing, consumer: Consumer, asked_bytes: u64) -> BudgetError {
+        BudgetError::TooLarge {
+            ledger: Arc::clone(&self.name),
+            consumer,
+            asked_bytes,
+            limit_bytes: self.limit_bytes,
+            kept_bytes: self.kept_from(standing),
         }
     }
 
@@ -220,12 +236,7 @@ impl State {
             .find(|ledger| asked_bytes > ledger.limit_for(standing))
         {
             None => Ok(()),
-            Some(ledger) => Err(BudgetError::TooLarge {
-                ledger: Arc::clone(&ledger.name),
-                consumer,
-                asked_bytes,
-                limit_bytes: ledger.limit_for(standing),
-            }),
+            Some(ledger) => Err(ledger.too_large(standing, consumer, asked_bytes)),
         }
     }
 
@@ -289,12 +300,9 @@ impl State {
         let too_large = |&(index, bytes): &(usize, u128)| bytes > u128::from(limit_bytes(index));
         match self.amounts(ask).find(too_large) {
             None => Ok(()),
-            Some((index, bytes)) => Err(BudgetError::TooLarge {
-                ledger: Arc::clone(&self.ledgers[index].name),
-                consumer,
-                asked_bytes: clamp(bytes),
-                limit_bytes: limit_bytes(index),
-            }),
+            Some((index, bytes)) => {
+                Err(self.ledgers[index].too_large(standing, consumer, clamp(bytes)))
+            }
         }
     }
 

@@ -372,7 +372,7 @@ impl Placing {
 
     /// Whether a request could ever be granted, and its bytes: columns of `lens` bytes
     /// where they are placed, `bytes` of ordinary memory beside them. What is held
-    /// until the end is no wait's to bring.
+    /// until the end is no wait's to bring, nor below the highest priority what is kept.
     ///
     /// # Errors
     /// [`BudgetError::TooLarge`] or [`BudgetError::Closed`].
@@ -382,6 +382,7 @@ impl Placing {
         consumer: Consumer,
         lens: &[usize],
         bytes: u64,
+        priority: Priority,
     ) -> Result<u64, BudgetError> {
         let pool = match self.policy {
             PlacementRefused::FallBack => &memory.heap,
@@ -397,15 +398,22 @@ impl Placing {
         let total_bytes = column_bytes.saturating_add(bytes);
         let (share, budget) = (pool.budget(), memory.budget());
         share.check_both(consumer, column_bytes, budget, bytes)?;
+        // Of the share, less may be kept once the urgent circuits are known.
+        let kept_bytes = match priority {
+            Priority::HIGHEST => 0,
+            _ => budget.kept_bytes(),
+        };
         // The backend's buffers count in the page-locked share, and so in the budget.
-        for (ledger, asked_bytes) in [(share, column_bytes), (budget, total_bytes)] {
+        let asked = [(share, column_bytes, 0), (budget, total_bytes, kept_bytes)];
+        for (ledger, asked_bytes, kept_bytes) in asked {
             let limit_bytes = ledger.limit_bytes().saturating_sub(memory.fixed_bytes);
-            if asked_bytes > limit_bytes {
+            if asked_bytes > limit_bytes.saturating_sub(kept_bytes) {
                 return Err(BudgetError::TooLarge {
                     ledger: ledger.name(),
                     consumer,
                     asked_bytes,
                     limit_bytes,
+                    kept_bytes,
                 });
             }
         }

@@ -311,11 +311,17 @@ fn kept_bytes_are_for_the_highest_priority_alone() {
             refused,
             Err(BudgetError::TooLarge {
                 asked_bytes: 8,
-                limit_bytes: 7,
+                limit_bytes: 10,
+                kept_bytes: 3,
                 ..
             })
         ),
         "{refused:?}"
+    );
+    let told = refused.unwrap_err().to_string();
+    assert!(
+        told.contains("limit is 10 bytes, of which 3 bytes are kept for the highest priority"),
+        "{told}"
     );
     let others = budget.reserve(COLUMNS, 7, &at(0)).unwrap();
     assert!(matches!(

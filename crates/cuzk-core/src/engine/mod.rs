@@ -209,7 +209,8 @@ impl Engine {
 
     /// Whether a circuit can be proved at all with the keys and the memory there
     /// are, told from a key's counts without loading it: the bytes that one part
-    /// takes. Reads the head of the key file.
+    /// takes. Reads the head of the key file. Memory that is kept for the highest priority
+    /// is counted for urgent circuits alone.
     ///
     /// # Errors
     /// [`ProveError::MissingKey`], [`ProveError::TestKey`], [`ProveError::Sidecar`],

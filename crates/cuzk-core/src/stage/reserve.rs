@@ -176,9 +176,10 @@ impl Ask<'_> {
         } else {
             "a part"
         };
+        let priority = budget_priority(priority);
         let asked_bytes = shared
             .placing
-            .check(&shared.memory, PARTS, &lens, request.bytes)
+            .check(&shared.memory, PARTS, &lens, request.bytes, priority)
             .map_err(|source| Failure::fatal(ProveError::Memory { what, source }))?;
         let waiting = shared.waits.enter(&job.label, part, "reserve", asked_bytes);
         let granted = shared.placing.acquire(&shared.memory, &request, waits);
@@ -209,7 +210,8 @@ fn fits(key: &Key, hint: &Sizes) -> bool {
 }
 
 /// Bytes that a part of a circuit takes, columns and working memory together, as far
-/// as its hint or its key can tell.
+/// as its hint or its key can tell. What is kept for the highest priority is there for
+/// circuits alone that are urgent.
 ///
 /// # Errors
 /// [`ProveError::Memory`] if the budget could never grant them, [`ProveError::TooLarge`]
@@ -224,7 +226,12 @@ pub(crate) fn check_fits(
     let memory = PartMemory::of(shared.backends.any(), &sizes, key, shared.tuning.key_tier);
     let lens = column_lens(&shared.backends.any().layout(&sizes));
     let bytes = memory.work_bytes.saturating_add(memory.key_bytes);
-    let checked = shared.placing.check(&shared.memory, PARTS, &lens, bytes);
+    let priority = match circuit.is_urgent() {
+        true => BudgetPriority::HIGHEST,
+        false => BudgetPriority::NORMAL,
+    };
+    let placing = &shared.placing;
+    let checked = placing.check(&shared.memory, PARTS, &lens, bytes, priority);
     checked.map_err(|source| ProveError::Memory {
         what: "a part",
         source,

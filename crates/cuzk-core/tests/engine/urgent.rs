@@ -70,12 +70,18 @@ fn what_is_kept_is_no_part_of_the_limit_of_others() {
         matches!(
             &error,
             ProveError::Memory {
-                source: BudgetError::TooLarge { limit_bytes, .. },
+                source: BudgetError::TooLarge { limit_bytes, kept_bytes: 1, .. },
                 ..
-            } if *limit_bytes == part - 1
+            } if *limit_bytes == part
         ),
         "{error}"
     );
+    let told = error.to_string();
+    let want = ", of which 1 bytes are kept for the highest priority";
+    assert!(told.ends_with(want), "{told}");
+    // It is known of the circuit, before any of its jobs.
+    let checked = engine.check(&Squares { rounds: 20 });
+    assert_eq!(checked.expect_err("a byte is missing").to_string(), told);
     let urgent = submit(&engine, 20, Priority::Critical);
     urgent.wait().expect("it may have all of it");
 }
