@@ -67,7 +67,9 @@ pub mod timeline;
 mod waits;
 mod workload;
 
-pub use assemble::{StartError, cpu_backend, memory_limit, page_locked_limit};
+pub use assemble::{
+    ExcessiveLimit, StartError, cpu_backend, excessive_limit, memory_limit, page_locked_limit,
+};
 pub use backends::DeviceState;
 pub use config::Config;
 pub use cuzk_budget::ByteCount;

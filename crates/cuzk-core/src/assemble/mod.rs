@@ -5,7 +5,7 @@ mod devices;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use cuzk_budget::{BoxUse, Budget, LimitError, LimitRule, MemoryFiles, MemoryReading};
+use cuzk_budget::{BoxUse, Budget, ByteCount, LimitError, LimitRule, MemoryFiles, MemoryReading};
 use cuzk_gpu::cpu::h::{CSource, Transforms};
 use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
 use cuzk_gpu::{Backend, BackendError, Dual};
@@ -60,6 +60,39 @@ pub fn memory_limit(config: &Config) -> Result<u64, LimitError> {
         LimitRule::Bytes(bytes) => Ok(bytes),
         rule => rule.limit_bytes(&MemoryFiles::of_this_machine()?.reading()?),
     }
+}
+
+/// A limit that is more than there is: what is counted up to it may not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExcessiveLimit {
+    /// Bytes that may be counted.
+    pub limit_bytes: u64,
+    /// Bytes of the machine, or of its tightest control group if that has less.
+    pub machine_bytes: u64,
+}
+
+impl std::fmt::Display for ExcessiveLimit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [limit, machine] = [self.limit_bytes, self.machine_bytes].map(ByteCount);
+        write!(
+            f,
+            "memory.limit is {limit}, and there are {machine} on this machine"
+        )
+    }
+}
+
+/// Whether a configured limit is more than the machine or a control group has, as far as
+/// that is known.
+pub fn excessive_limit(config: &Config) -> Option<ExcessiveLimit> {
+    let reading = MemoryFiles::of_this_machine().ok()?.reading().ok()?;
+    excess(memory_limit(config).ok()?, reading.total_bytes)
+}
+
+fn excess(limit_bytes: u64, machine_bytes: u64) -> Option<ExcessiveLimit> {
+    (limit_bytes > machine_bytes).then_some(ExcessiveLimit {
+        limit_bytes,
+        machine_bytes,
+    })
 }
 
 /// Bytes of `limit_bytes` that a configuration lets the engine page-lock.
@@ -183,12 +216,18 @@ fn twins(
 }
 
 impl Engine {
-    /// Starts the engine that a configuration describes.
+    /// Starts the engine that a configuration describes. Warns of a limit that is more than
+    /// the machine has.
     ///
     /// # Errors
     /// [`StartError`].
     pub fn from_config(config: &Config) -> Result<Self, StartError> {
         let budget = Budget::new(memory_limit(config)?);
+        if let Some(excess) = excessive_limit(config) {
+            tracing::warn!(
+                "{excess}: the kernel may end this process before anything waits for memory"
+            );
+        }
         let (backends, memory) = proving(config, &budget)?;
         let hints = hints(config);
         Ok(Engine::start(
@@ -280,6 +319,16 @@ mod tests {
             config.hints_file = Some(path);
             assert_eq!(hints(&config), HintStore::in_memory());
         }
+    }
+
+    #[test]
+    fn a_limit_is_excessive_from_the_first_byte_that_is_not_there() {
+        assert_eq!(excess(1000, 1000), None);
+        let told = excess(1001, 1000).expect("a byte too much").to_string();
+        assert_eq!(
+            told,
+            "memory.limit is 1001 bytes, and there are 1000 bytes on this machine"
+        );
     }
 
     #[test]

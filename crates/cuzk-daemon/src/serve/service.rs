@@ -211,7 +211,11 @@ impl State {
         let handle = self
             .engine
             .submit(Arc::new(workload), options)
-            .map_err(|error| status::refused(&error))?;
+            .map_err(|error| {
+                // It may have stopped by itself.
+                self.note_service();
+                status::refused(&error)
+            })?;
         let (canceller, timeline) = (handle.canceller(), handle.timeline().clone());
         let (state, mine) = (Arc::clone(self), Arc::clone(job));
         // The job is known before its end can be.

@@ -214,6 +214,34 @@ fn what_comes_from_outside_cannot_speak_to_the_terminal() {
 }
 
 #[test]
+fn a_limit_of_more_memory_than_there_is_is_warned_of() {
+    let here = TempDir::new().expect("a temporary directory");
+    let limit = |limit: &str| format!("memory.limit={limit}");
+    let wanted = "warning: memory.limit is 1.00 EiB (1152921504606846976 bytes), and there are ";
+    let doctor = |bytes: &str| told(&["doctor", "--set", &limit(bytes), "--params", "."], &here);
+    assert!(doctor("1048576TiB").contains(wanted));
+    assert!(!doctor("1MiB").contains("warning: memory.limit"));
+    // A start is told too, here of one that then finds no key.
+    let fixture = ["fixture", "--kind", "wpost", "--out", "request.json"];
+    assert_eq!(told(&fixture, &here), "");
+    let prove = |bytes: &str| {
+        let limit = limit(bytes);
+        let arguments = ["prove", "--request", "request.json", "--out", "proof"];
+        let more = [
+            "--set",
+            &limit,
+            "--set",
+            "device.policy=cpu",
+            "--params",
+            ".",
+        ];
+        told(&[&arguments[..], &more].concat(), &here)
+    };
+    assert!(prove("1048576TiB").contains("memory.limit is 1.00 EiB"));
+    assert!(!prove("1MiB").contains("memory.limit"));
+}
+
+#[test]
 fn a_proof_that_is_none_is_wrong_input_whatever_keys_there_are() {
     let here = TempDir::new().expect("a temporary directory");
     let at = |name: &str| here.path().join(name);

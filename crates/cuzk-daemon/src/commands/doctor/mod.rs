@@ -5,7 +5,7 @@ mod keys;
 
 use std::fmt;
 
-use cuzk_core::{ByteCount, Forecast, devices, memory_limit};
+use cuzk_core::{ByteCount, Forecast, devices, excessive_limit, memory_limit};
 use cuzk_filecoin::FilecoinCircuit;
 use serde::Serialize;
 
@@ -26,6 +26,7 @@ struct Checkup {
     cpu_problem: Option<String>,
     memory_limit_bytes: Option<u64>,
     memory_problem: Option<String>,
+    memory_warning: Option<String>,
     #[serde(flatten)]
     devices: Devices,
     params_directory: String,
@@ -58,6 +59,7 @@ pub(super) fn run(args: &Args, doctor: &DoctorArgs) -> Result<(), Failure> {
         cpu_problem,
         memory_problem: limit.as_ref().err().map(ToString::to_string),
         memory_limit_bytes: limit.ok(),
+        memory_warning: excessive_limit(&config).map(|excess| excess.to_string()),
         devices: Devices::new(&config, devices()),
         params_directory: config.params_directory.display().to_string(),
         digests_checked: doctor.digests,
@@ -85,6 +87,9 @@ impl fmt::Display for Checkup {
         match (self.memory_limit_bytes, &self.memory_problem) {
             (Some(bytes), _) => writeln!(f, "memory: {} may be counted in use", ByteCount(bytes))?,
             (None, problem) => writeln!(f, "memory: {}", problem.as_deref().unwrap_or("unknown"))?,
+        }
+        if let Some(warning) = &self.memory_warning {
+            writeln!(f, "  warning: {warning}")?;
         }
         write!(f, "{}", self.devices)?;
         writeln!(f, "keys: {}", self.params_directory)?;
