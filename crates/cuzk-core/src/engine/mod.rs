@@ -273,7 +273,13 @@ impl Engine {
 
     /// Whether there is something left that proves, and the thread that hands it jobs.
     pub fn is_in_service(&self) -> bool {
-        !self.has_ended.load(Ordering::Acquire) && self.shared.backends.is_in_service()
+        !self.has_stopped() && self.shared.backends.is_in_service()
+    }
+
+    /// Whether the thread that hands out jobs has ended by a panic: no job is taken any
+    /// more, whatever the devices are.
+    pub fn has_stopped(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
     }
 
     /// What was counted since the start.

@@ -169,7 +169,11 @@ async fn serve_until_told(
     tracing::info!(target: MILESTONES, circuits, on, "ready");
     state.out_of_service().await;
     report(health, ServingStatus::NotServing).await;
-    tracing::error!("not ready any more: every device is out of service");
+    let reason = match state.engine.has_stopped() {
+        true => "the engine has stopped by a panic",
+        false => "every device is out of service",
+    };
+    tracing::error!("not ready any more: {reason}");
     std::future::pending().await
 }
 
