@@ -1,28 +1,34 @@
-//! The threads that fill segments of parts, shared fairly between the parts.
+//! The threads that fill segments of parts, given to the parts in their order.
 //!
-//! Each part works on its own stage's thread, which never waits for anybody, and takes
-//! helpers up to its share of the threads, and beyond it as long as threads are free.
-//! Parts of a higher priority share all threads but the own ones of the others.
-//! Between two segments a part that has more than its share lets a helper go if more
-//! threads work than there are: so a part that begins late has its share after one
-//! segment of the others, and what one cannot use others do. Nobody waits here, so
-//! nothing has to be woken; for the length of a segment more threads may work than there
-//! are cores.
+//! Each part works on its own stage's thread, which never waits for anybody. The first part,
+//! which is the oldest of those of the highest priority, takes helpers until all threads but
+//! the own ones of the others work for it; the others take what it leaves. So parts end one
+//! after the other, as a device takes them, and not together. Between two segments a part that
+//! is not first, and has more than its own thread, lets a helper go if more threads work than
+//! there are: so a part that comes first late has its threads after one segment of the others,
+//! and what one cannot use others do. Nobody waits here, so nothing has to be woken; for the
+//! length of a segment more threads may work than there are cores.
 
 use std::any::Any;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::{Builder, Scope};
 
 use crate::lock::lock;
 use crate::schedule::Priority;
 
-/// How many threads there are, and how many parts share them.
+/// When a part is served: those of a higher priority first, then those that came earlier.
+type Turn = (Reverse<Priority>, u64);
+
+/// How many threads there are, and which parts use them.
 pub(crate) struct Crew {
     threads: usize,
-    /// Of each priority.
-    parts: [AtomicUsize; Priority::CLASSES],
+    parts: Mutex<BTreeSet<Turn>>,
+    /// Parts that came.
+    came: AtomicU64,
     /// Threads that work, helpers or not.
     working: AtomicUsize,
 }
@@ -40,7 +46,8 @@ impl Crew {
     pub(crate) fn new(threads: usize) -> Self {
         Self {
             threads: threads.max(1),
-            parts: Default::default(),
+            parts: Mutex::default(),
+            came: AtomicU64::new(0),
             working: AtomicUsize::new(0),
         }
     }
@@ -50,31 +57,34 @@ impl Crew {
         self.threads
     }
 
-    /// Threads that a part of a priority can count on now.
-    fn share(&self, priority: Priority) -> usize {
-        let parts = self.parts.each_ref();
-        let parts = parts.map(|count| count.load(Ordering::Relaxed));
-        let (lower, from_own) = parts.split_at(priority as usize);
-        let (own, higher) = from_own.split_at(1);
-        if higher.iter().any(|&count| count > 0) {
-            return 1;
+    /// A part comes.
+    fn enter(&self, priority: Priority) -> Place<'_> {
+        let turn = (Reverse(priority), self.came.fetch_add(1, Ordering::Relaxed));
+        lock(&self.parts).insert(turn);
+        Place { crew: self, turn }
+    }
+
+    /// Threads that a part can count on now.
+    fn share(&self, turn: Turn) -> usize {
+        let parts = lock(&self.parts);
+        match parts.first() {
+            Some(&first) if first == turn => self.threads.saturating_sub(parts.len() - 1).max(1),
+            _ => 1,
         }
-        let threads = self.threads.saturating_sub(lower.iter().sum());
-        (threads / own[0].max(1)).max(1)
     }
 
     /// Whether a part of so many workers may have one more.
-    fn may_grow(&self, priority: Priority, workers: usize) -> bool {
-        workers < self.share(priority) || self.working.load(Ordering::Relaxed) < self.threads
+    fn may_grow(&self, turn: Turn, workers: usize) -> bool {
+        self.working.load(Ordering::Relaxed) < self.threads || workers < self.share(turn)
     }
 
     /// Whether a part of so many workers has to let one go.
-    fn must_shrink(&self, priority: Priority, workers: usize) -> bool {
-        workers > self.share(priority) && self.working.load(Ordering::Relaxed) > self.threads
+    fn must_shrink(&self, turn: Turn, workers: usize) -> bool {
+        self.working.load(Ordering::Relaxed) > self.threads && workers > self.share(turn)
     }
 
-    /// Works on all pieces, in their order, as many at the same time as the share of one
-    /// part allows. What the pieces gave is in their order too. After a failure, or once
+    /// Works on all pieces, in their order, as many at the same time as there are threads for
+    /// the part. What the pieces gave is in their order too. After a failure, or once
     /// `stop` says so, no further piece is begun.
     ///
     /// # Panics
@@ -86,10 +96,8 @@ impl Crew {
         stop: impl Fn() -> bool + Sync,
         work: impl Fn(usize, T) -> Result<R, E> + Sync,
     ) -> Result<Vec<R>, Unfinished<E>> {
-        let parts = &self.parts[priority as usize];
-        parts.fetch_add(1, Ordering::Relaxed);
+        let place = self.enter(priority);
         self.working.fetch_add(1, Ordering::Relaxed);
-        let _place = Place(parts);
         let state = State {
             left: pieces.len(),
             done: pieces.iter().map(|_| None).collect(),
@@ -99,7 +107,7 @@ impl Crew {
         };
         let run = Run {
             crew: self,
-            priority,
+            turn: place.turn,
             stop,
             work,
             state: Mutex::new(state),
@@ -118,12 +126,15 @@ impl Crew {
     }
 }
 
-/// A part among those that share, until dropped.
-struct Place<'a>(&'a AtomicUsize);
+/// A part among the others, until dropped.
+struct Place<'a> {
+    crew: &'a Crew,
+    turn: Turn,
+}
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        lock(&self.crew.parts).remove(&self.turn);
     }
 }
 
@@ -137,7 +148,7 @@ enum Role {
 /// The work on one part.
 struct Run<'a, T, R, E, Stop, Work> {
     crew: &'a Crew,
-    priority: Priority,
+    turn: Turn,
     stop: Stop,
     work: Work,
     state: Mutex<State<T, R, E>>,
@@ -192,7 +203,7 @@ where
             state.end = Some(End::Stopped);
         }
         let crew = self.crew;
-        let is_too_many = role == Role::Helper && crew.must_shrink(self.priority, state.workers);
+        let is_too_many = role == Role::Helper && crew.must_shrink(self.turn, state.workers);
         if state.end.is_some() || state.left == 0 || is_too_many {
             state.workers -= 1;
             crew.working.fetch_sub(1, Ordering::Relaxed);
@@ -201,7 +212,7 @@ where
         let piece = state.pieces.next();
         state.left -= 1;
         // One at a time: a helper brings the next itself.
-        if state.left > 0 && crew.may_grow(self.priority, state.workers) {
+        if state.left > 0 && crew.may_grow(self.turn, state.workers) {
             let helper = Builder::new()
                 .name("cuzk-segments".to_owned())
                 .spawn_scoped(scope, move || self.work(scope, Role::Helper));
@@ -267,66 +278,78 @@ mod tests {
         assert_eq!(done, Ok(vec![0, 1, 2, 3]));
     }
 
-    fn crew(threads: usize, parts: usize, working: usize) -> Crew {
+    /// A crew with parts that came in this order.
+    fn crew(threads: usize, parts: &[Priority], working: usize) -> (Crew, Vec<Turn>) {
         let crew = Crew::new(threads);
-        crew.parts[NORMAL as usize].store(parts, Ordering::Relaxed);
+        let turns = parts.iter().map(|&priority| {
+            let place = crew.enter(priority);
+            let turn = place.turn;
+            std::mem::forget(place);
+            turn
+        });
+        let turns = turns.collect();
         crew.working.store(working, Ordering::Relaxed);
-        crew
+        (crew, turns)
     }
 
     #[test]
-    fn parts_share_threads_and_lend_what_they_cannot_use() {
+    fn the_first_part_has_all_threads_but_the_own_ones_of_others() {
         // Alone: all of them, and no more.
-        assert!(crew(4, 1, 3).may_grow(NORMAL, 3) && !crew(4, 1, 4).may_grow(NORMAL, 4));
-        // A second one begins while the first has all: it takes its share, the first
-        // lets go until there are as many as there may be.
-        assert!(crew(4, 2, 5).may_grow(NORMAL, 1) && !crew(4, 2, 6).may_grow(NORMAL, 2));
-        assert!(crew(4, 2, 6).must_shrink(NORMAL, 4) && crew(4, 2, 5).must_shrink(NORMAL, 3));
-        assert!(!crew(4, 2, 4).must_shrink(NORMAL, 2));
+        let alone = |working| crew(4, &[NORMAL], working);
+        let (one, turns) = alone(3);
+        assert!(one.may_grow(turns[0], 3) && !alone(4).0.may_grow(turns[0], 4));
+        // A second one begins while the first has all: the first lets one go, and the second
+        // has its own.
+        let two = |working| crew(4, &[NORMAL; 2], working).0;
+        let (_, turns) = crew(4, &[NORMAL; 2], 5);
+        let [first, second] = [turns[0], turns[1]];
+        assert!(two(5).must_shrink(first, 4) && !two(4).must_shrink(first, 3));
+        assert!(!two(5).may_grow(second, 1) && !two(5).must_shrink(second, 1));
         // The first has one segment left: the second takes what is free, and keeps it.
-        assert!(crew(4, 2, 3).may_grow(NORMAL, 2) && !crew(4, 2, 4).must_shrink(NORMAL, 3));
+        assert!(two(3).may_grow(second, 2) && !two(4).must_shrink(second, 3));
+        // A third one begins then, for the first to have gone: the second has all but one.
+        assert!(two(3).may_grow(first, 2) && two(5).must_shrink(second, 3));
         // More parts than threads: one each.
-        assert!(!crew(2, 5, 5).may_grow(NORMAL, 1) && !crew(2, 5, 5).must_shrink(NORMAL, 1));
+        let (five, turns) = crew(2, &[NORMAL; 5], 5);
+        let each = turns.iter();
+        for &turn in each {
+            assert!(!five.may_grow(turn, 1) && !five.must_shrink(turn, 1));
+        }
     }
 
     #[test]
-    fn a_higher_priority_has_all_threads_but_one_for_each_other_part() {
-        let with_high = |parts, working| {
-            let crew = crew(8, parts, working);
-            crew.parts[Priority::High as usize].store(1, Ordering::Relaxed);
-            crew
-        };
+    fn a_higher_priority_comes_first() {
+        let with_high = |working| crew(8, &[NORMAL, Priority::High], working).0;
+        let (_, turns) = crew(8, &[NORMAL, Priority::High], 9);
+        let [normal, high] = [turns[0], turns[1]];
         // It begins while one has all: it takes seven, the other lets seven go.
-        assert_eq!(with_high(1, 9).share(Priority::High), 7);
-        assert_eq!(with_high(1, 9).share(NORMAL), 1);
-        assert!(with_high(1, 9).may_grow(Priority::High, 6));
-        assert!(with_high(1, 9).must_shrink(NORMAL, 8));
-        assert!(
-            !with_high(1, 9).may_grow(NORMAL, 1) && !with_high(1, 9).may_grow(Priority::High, 7)
-        );
+        assert_eq!([high, normal].map(|turn| with_high(9).share(turn)), [7, 1]);
+        assert!(with_high(9).may_grow(high, 6) && with_high(9).must_shrink(normal, 8));
+        assert!(!with_high(9).may_grow(normal, 1) && !with_high(9).may_grow(high, 7));
         // What it cannot use the other has.
-        assert!(with_high(1, 3).may_grow(NORMAL, 2) && !with_high(1, 8).must_shrink(NORMAL, 7));
+        assert!(with_high(3).may_grow(normal, 2) && !with_high(8).must_shrink(normal, 7));
         // More parts than threads: it has its own.
-        assert_eq!(with_high(9, 9).share(Priority::High), 1);
+        let parts = [[NORMAL; 9].as_slice(), &[Priority::High]].concat();
+        let (many, turns) = crew(8, &parts, 9);
+        assert_eq!(many.share(turns[9]), 1);
         // The highest of all has what two leave.
-        let crew = with_high(1, 9);
-        crew.parts[Priority::Critical as usize].store(1, Ordering::Relaxed);
-        assert_eq!(crew.share(Priority::Critical), 6);
-        assert_eq!(crew.share(Priority::High), 1);
+        let (three, turns) = crew(8, &[NORMAL, Priority::High, Priority::Critical], 9);
+        let shares: Vec<usize> = turns.into_iter().map(|turn| three.share(turn)).collect();
+        assert_eq!(shares, [1, 1, 6]);
     }
 
     /// Another part is there and does nothing: its thread helps here, or none of the
     /// pieces ends.
     #[test]
     fn a_free_thread_helps_beyond_the_share() {
-        let crew = crew(2, 1, 0);
+        let (crew, turns) = crew(2, &[NORMAL], 0);
         let meeting = Barrier::new(2);
         let done: Outcome = crew.run(
             NORMAL,
             vec![0, 1],
             || false,
             |_, piece| {
-                assert_eq!(crew.share(NORMAL), 1);
+                assert_eq!(crew.share(turns[0]), 1);
                 meeting.wait();
                 Ok(piece)
             },
@@ -373,9 +396,8 @@ mod tests {
         let message = panic.expect_err("it panics");
         let message = message.downcast_ref::<String>().expect("a text");
         assert!(message.contains("a fault of the test"), "{message}");
-        let left = [&crew.parts[NORMAL as usize], &crew.working]
-            .map(|count| count.load(Ordering::Relaxed));
-        assert_eq!(left, [0, 0], "its places are given back");
+        assert!(lock(&crew.parts).is_empty(), "its place is given back");
+        assert_eq!(crew.working.load(Ordering::Relaxed), 0);
         let done: Outcome = crew.run(NORMAL, vec![1], || false, |_, piece| Ok(piece));
         assert_eq!(done, Ok(vec![1]));
     }
