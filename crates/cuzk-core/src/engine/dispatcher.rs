@@ -22,9 +22,9 @@ use crate::error::{Failure, ProveError};
 use crate::log;
 use crate::schedule::{
     Action, Aim, Circuit, DeviceIndex, Event, JobId, Limits, PartId, Priority, Scheduler,
-    StageLimits,
+    StageLimits, Work,
 };
-use crate::stage::{self, Filled, Job, Shared};
+use crate::stage::{self, Filled, Job, Shared, Synthesised};
 use crate::{CircuitId, CircuitSpec, Filling, Obstacle};
 
 pub(super) struct Dispatcher {
@@ -250,7 +250,7 @@ impl Dispatcher {
                     PartData::Outgrown(_) => Event::Outgrown(part),
                     PartData::Synthesised(synthesised, devices) => Event::Synthesised {
                         part,
-                        width: width(synthesised.synthesis, entry.job.circuit.as_ref()),
+                        work: work(synthesised, entry.job.circuit.as_ref()),
                         devices: *devices,
                     },
                     PartData::Proved(_) => Event::Proved(part),
@@ -559,11 +559,15 @@ impl Dispatcher {
     }
 }
 
-/// Threads that a synthesis can use, as far as one that was made in this way tells.
-fn width(filling: Filling, circuit: &dyn CircuitSpec) -> Option<usize> {
-    match filling {
-        Filling::Segments => Some(circuit.segments()),
-        Filling::Whole | Filling::Instead(Obstacle::Differs | Obstacle::Growing) => Some(1),
-        Filling::Instead(Obstacle::Surveyed | Obstacle::Doubted | Obstacle::NoMemory) => None,
-    }
+/// What a synthesis took, if others of the circuit will be made in its way.
+fn work(synthesised: &Synthesised, circuit: &dyn CircuitSpec) -> Option<Work> {
+    let width = match synthesised.synthesis {
+        Filling::Segments => circuit.segments(),
+        Filling::Whole | Filling::Instead(Obstacle::Differs | Obstacle::Growing) => 1,
+        Filling::Instead(Obstacle::Surveyed | Obstacle::Doubted | Obstacle::NoMemory) => {
+            return None;
+        }
+    };
+    let time = synthesised.worked;
+    Some(Work { width, time })
 }

@@ -296,9 +296,6 @@ impl Scheduler {
         if let (Stage::Reserving, Some(part)) = (stage, self.part(id)) {
             part.bound = bound;
         }
-        if let (Stage::Synthesising, Some(part)) = (stage, self.part(id)) {
-            part.work_seconds = 0.0;
-        }
         actions.push(action);
     }
 

@@ -65,8 +65,6 @@ pub(super) struct Part {
     pub(super) since: Duration,
     /// Times it was tried again.
     pub(super) retries: usize,
-    /// Seconds that its synthesis would have taken alone so far.
-    pub(super) work_seconds: f64,
     /// The device that proves it.
     pub(super) device: Option<DeviceIndex>,
     /// The devices that it was started for: those that nobody before it waits for.
@@ -81,7 +79,6 @@ impl Part {
             stage: Stage::Waiting,
             since: now,
             retries: 0,
-            work_seconds: 0.0,
             device: None,
             bound: DeviceSet::ALL,
             avoids: None,

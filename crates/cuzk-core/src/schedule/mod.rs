@@ -183,6 +183,15 @@ pub struct StageLimits {
     pub other_max: Option<Duration>,
 }
 
+/// What a synthesis took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Threads that it could use.
+    pub width: usize,
+    /// The time that threads worked on it, all together.
+    pub time: Duration,
+}
+
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -208,9 +217,9 @@ pub enum Event {
     Synthesised {
         /// The part.
         part: PartId,
-        /// Threads that it could use; `None` if it was made in another way than the
-        /// circuit's usual one, and tells nothing of others.
-        width: Option<usize>,
+        /// `None` if it was made in another way than the circuit's usual one, and tells
+        /// nothing of others.
+        work: Option<Work>,
         /// The devices that can prove it.
         devices: DeviceSet,
     },
@@ -369,7 +378,7 @@ impl Scheduler {
     /// start, in order. Events about jobs that have ended are ignored.
     pub fn step(&mut self, event: Event, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
-        self.pass_time(now);
+        self.now = self.now.max(now);
         self.happen(event, &mut actions);
         self.give_up_late(&mut actions);
         self.raise_overtaken();
@@ -405,9 +414,9 @@ impl Scheduler {
             Event::Reserved(part) => self.enter(part, Stage::Reserved),
             Event::Synthesised {
                 part,
-                width,
+                work,
                 devices,
-            } => self.synthesised(part, width, devices),
+            } => self.synthesised(part, work, devices),
             Event::Proved(part) => self.proved(part),
             Event::Verified(part) => self.enter(part, Stage::Verified),
             Event::Outgrown(part) if mutated!(self, LosesOutgrown) => {
@@ -446,7 +455,7 @@ impl Scheduler {
         }
     }
 
-    fn synthesised(&mut self, id: PartId, width: Option<usize>, devices: DeviceSet) {
+    fn synthesised(&mut self, id: PartId, work: Option<Work>, devices: DeviceSet) {
         let Some(job) = self.jobs.get_mut(&id.job) else {
             return;
         };
@@ -454,8 +463,9 @@ impl Scheduler {
         part.enter(Stage::Synthesised, self.now);
         if let Some(rates) = self.circuits.get_mut(&job.circuit) {
             rates.devices = devices;
-            if let Some(width) = width {
-                rates.add_synthesis(part.work_seconds);
+            if let Some(Work { width, time }) = work {
+                let used = self.limits.used(width);
+                rates.add_synthesis(time.as_secs_f64() / used as f64);
                 rates.width = width;
             }
         }

@@ -14,7 +14,7 @@ use super::{DeviceIndex, DeviceSet};
 /// Weight of a new measurement: the last four or so count.
 const WEIGHT: f64 = 0.25;
 
-/// Parts beyond those that rates justify, and all of them while nothing is measured.
+/// Parts beyond those that rates justify.
 const SPARE: usize = 1;
 
 /// A mean in which older measurements fade.
@@ -100,13 +100,15 @@ impl Rates {
     }
 
     /// Parts that are to be between their reservation and a device of a set, beside those that
-    /// free slots wait for; no less than one. A device that has proved none yet is fed by
-    /// its free slots alone.
+    /// free slots wait for; no less than two, so that while nothing is measured one waits as
+    /// another is synthesised. A device that has proved none yet is fed by its free slots
+    /// alone where others have.
     pub(super) fn lead(&self, devices: &Devices, set: DeviceSet) -> usize {
         let able = devices.in_service(set);
         let rates = able.filter_map(|device| self.proofs[device.0].mean.map(f64::recip));
         let per_second: f64 = rates.sum();
-        let parts = (per_second * self.synthesis.0.unwrap_or(0.0)).ceil();
+        let parts = per_second * self.synthesis.0.unwrap_or(0.0);
+        let parts = parts.ceil().max(1.0);
         // A proof that takes no time justifies any number: others bound it.
         if parts.is_finite() && parts < f64::from(u16::MAX) {
             SPARE + parts as usize

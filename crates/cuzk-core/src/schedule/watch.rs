@@ -1,4 +1,4 @@
-//! What time alone does: syntheses advance, stages become late, overtaken jobs move up.
+//! What time alone does: stages become late, overtaken jobs move up.
 
 use std::time::Duration;
 
@@ -18,26 +18,6 @@ impl Scheduler {
             job.since.checked_add(max)
         }));
         late.chain(self.overtaken().map(|(_, until)| until)).min()
-    }
-
-    /// Lets the syntheses that run advance. Those that share the threads advance by their
-    /// share, in the seconds that they would take alone.
-    pub(super) fn pass_time(&mut self, now: Duration) {
-        let seconds = now.saturating_sub(self.now).as_secs_f64();
-        self.now = self.now.max(now);
-        let running = self.running();
-        let synthesising = running.filter(|(_, stage, _)| *stage == Stage::Synthesising);
-        let parts: Vec<PartId> = synthesising.map(|(part, _, _)| part).collect();
-        let count = parts.len() as f64;
-        for id in parts {
-            let circuit = self.jobs[&id.job].circuit;
-            let used = self.limits.used(self.circuits[&circuit].width);
-            let threads = self.limits.threads as f64;
-            let share = (threads / used as f64 / count).min(1.0);
-            if let Some(part) = self.part(id) {
-                part.work_seconds += share * seconds;
-            }
-        }
     }
 
     fn running(&self) -> impl Iterator<Item = (PartId, Stage, Duration)> {

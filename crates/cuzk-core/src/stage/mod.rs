@@ -11,7 +11,7 @@ mod synthesise;
 mod verify;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
@@ -117,6 +117,8 @@ pub(crate) struct Synthesised {
     pub(crate) shape: Arc<CircuitShape>,
     pub(crate) placed: Placed,
     pub(crate) synthesis: Filling,
+    /// The time that threads worked on it, all together.
+    pub(crate) worked: Duration,
     /// Since when it could be proved.
     pub(crate) since: Instant,
 }

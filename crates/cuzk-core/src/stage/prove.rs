@@ -29,6 +29,7 @@ pub(crate) fn prove(
         placed,
         synthesis,
         since,
+        worked: _,
     } = synthesised;
     let begun = Instant::now();
     job.timeline.add("ready", Some(part), since, begun);

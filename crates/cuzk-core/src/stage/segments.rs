@@ -1,5 +1,7 @@
 //! Segments: the columns of a part whose circuit repeats, filled by several threads.
 
+use std::time::{Duration, Instant};
+
 use blstrs::Scalar;
 use cuzk_budget::Reservation;
 use cuzk_gpu::{CColumn, Columns, Key};
@@ -63,7 +65,7 @@ pub(super) fn cut_of(
     Ok(Some(Err(Obstacle::Differs)))
 }
 
-/// Fills the columns of a part, and gives its inputs.
+/// Fills the columns of a part, and gives its inputs, and the time that threads worked on it.
 pub(super) fn fill(
     shared: &Shared,
     job: &Job,
@@ -71,7 +73,7 @@ pub(super) fn fill(
     part: usize,
     circuit: &dyn Part,
     columns: &mut Columns,
-) -> Result<Vec<Scalar>, Unwritten> {
+) -> Result<(Vec<Scalar>, Duration), Unwritten> {
     let template = &cut.template;
     let with_c = shared.backends.any().c_column() == CColumn::Synthesised;
     let columns = into_columns(columns, with_c);
@@ -89,7 +91,9 @@ pub(super) fn fill(
                     circuit.synthesize(segment, pass)
                 })
             };
-            job.timeline.time_on_core("segment", part, fill)
+            let begun = Instant::now();
+            let filled = job.timeline.time_on_core("segment", part, fill)?;
+            Ok((filled, begun.elapsed()))
         },
     );
     let filled = filled.map_err(|unfinished| match unfinished {
@@ -97,9 +101,11 @@ pub(super) fn fill(
         Unfinished::Failed(error) => Unwritten::Synth(error),
     })?;
     shared.metrics.syntheses_cut.add(1);
-    template
+    let (filled, times): (Vec<_>, Vec<Duration>) = filled.into_iter().unzip();
+    let inputs = template
         .finish(columns.rest, filled)
-        .map_err(Unwritten::Synth)
+        .map_err(Unwritten::Synth)?;
+    Ok((inputs, times.into_iter().sum()))
 }
 
 /// Columns that were made with a template may have been wrong although the witness is

@@ -1,7 +1,7 @@
 //! Synthesise: the witness is written into the part's columns.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use blstrs::Scalar;
 use cuzk_gpu::{CColumn, CircuitShape, Columns, Key};
@@ -55,8 +55,12 @@ pub(crate) fn synthesise(
     });
     let (synthesis, written) = match known {
         Some(Ok((cut, beside_bytes))) => {
-            let inputs = segments::fill(shared, job, &cut, part, circuit.as_ref(), columns);
-            let written = inputs.map(|inputs| (inputs, Arc::clone(&cut.shape)));
+            let filled = segments::fill(shared, job, &cut, part, circuit.as_ref(), columns);
+            let written = filled.map(|(inputs, worked)| Written {
+                inputs,
+                shape: Arc::clone(&cut.shape),
+                worked,
+            });
             work.shrink(beside_bytes).expect("it grew by as much");
             (Filling::Segments, written)
         }
@@ -72,7 +76,11 @@ pub(crate) fn synthesise(
             )
         }
     };
-    let (inputs, shape) = match written {
+    let Written {
+        inputs,
+        shape,
+        worked,
+    } = match written {
         Err(Unwritten::Synth(SynthError::HintTooSmall { want, .. })) if !reserved.is_resized => {
             key.check_sizes(&to_circuit_sizes(&want))
                 .map_err(Failure::fatal)?;
@@ -108,8 +116,17 @@ pub(crate) fn synthesise(
         shape,
         placed,
         synthesis,
+        worked,
         since: Instant::now(),
     })))
+}
+
+/// What else a synthesis gives.
+struct Written {
+    inputs: Vec<Scalar>,
+    shape: Arc<CircuitShape>,
+    /// The time that threads worked on it, all together.
+    worked: Duration,
 }
 
 /// Why columns were not written.
@@ -143,9 +160,11 @@ fn fill_whole(
     part: usize,
     circuit: &dyn Part,
     columns: &mut Columns,
-) -> Result<(Vec<Scalar>, Arc<CircuitShape>), Unwritten> {
+) -> Result<Written, Unwritten> {
+    let begun = Instant::now();
     let fill = || fill(shared, job, circuit, columns);
     let assigned = job.timeline.time_on_core("whole", part, fill);
+    let worked = begun.elapsed();
     let assigned = assigned.map_err(Unwritten::Synth)?;
     shared.metrics.syntheses_whole.add(1);
     let Assigned {
@@ -157,7 +176,11 @@ fn fill_whole(
         .shapes
         .learn(&job.circuit.id(), part, &sizes, &densities, key)
         .map_err(Unwritten::Other)?;
-    Ok((inputs, shape))
+    Ok(Written {
+        inputs,
+        shape,
+        worked,
+    })
 }
 
 /// Page-locks columns that are to be locked for this proof, and says where all of

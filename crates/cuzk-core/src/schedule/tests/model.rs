@@ -164,14 +164,14 @@ impl Model {
             Event::Reserved(part) => self.put(part, After(Reserve)),
             Event::Synthesised {
                 part,
-                width,
+                work,
                 devices,
             } => {
                 self.put(part, After(Synthesise));
                 if let Some(job) = self.jobs.get(&part.job)
                     && let Some(known) = self.circuits.get_mut(&job.circuit)
                 {
-                    *known = (width.map_or(known.0, |width| width > 1), devices);
+                    *known = (work.map_or(known.0, |work| work.width > 1), devices);
                 }
             }
             Event::Proved(part) => {

@@ -4,8 +4,8 @@ use std::task::{Context, Poll, Waker};
 
 use cuzk_budget::{Consumer, Reservation, Wait};
 
-use super::{HANG, Item, Proof, Run, Synthesis, World, width};
-use crate::schedule::{Action, DeviceIndex, Event, JobId, PartId, Priority};
+use super::{HANG, Item, Proof, Run, Synthesis, World, time, width};
+use crate::schedule::{Action, DeviceIndex, Event, JobId, PartId, Priority, Work};
 use crate::stage::budget_priority;
 
 impl World {
@@ -123,17 +123,22 @@ impl World {
         let memory = self.held.remove(&part);
         self.model.check(memory.is_some(), "has no memory", &part);
         let kind = self.spec.kinds[self.kind(part.job)].clone();
-        let ends = match (self.fails(), self.below(2)) {
+        let (outcome, is_other) = ((self.fails(), self.below(2)), self.fails());
+        let seconds = self.takes(kind.synthesis);
+        let width = width(kind.is_shared);
+        let ends = match outcome {
             (true, 0) => Event::Outgrown(part),
             (true, _) => self.failure(part),
             (false, _) => Event::Synthesised {
                 part,
                 // Some are made in another way.
-                width: (!self.fails()).then_some(width(kind.is_shared)),
+                work: (!is_other).then(|| Work {
+                    width,
+                    time: time(seconds) * width.min(self.spec.limits.threads) as u32,
+                }),
                 devices: kind.devices,
             },
         };
-        let seconds = self.takes(kind.synthesis);
         let action = Action::Synthesise(part);
         if seconds == HANG {
             // It sleeps, and takes no thread from others.
@@ -159,20 +164,26 @@ impl World {
         );
     }
 
-    /// What a synthesis advances in a second.
-    fn share(&self, synthesis: &Synthesis) -> f64 {
-        let threads = match synthesis.is_shared {
-            true => 1.0,
-            false => self.spec.limits.threads as f64,
-        };
-        (threads / self.syntheses.len() as f64).min(1.0)
+    /// What each synthesis advances in a second: all have a thread, and the first that can
+    /// use more has all others.
+    fn shares(&self) -> Vec<f64> {
+        let (threads, count) = (self.spec.limits.threads as f64, self.syntheses.len() as f64);
+        let own = (threads / count).min(1.0);
+        let mut free = (threads - count).max(0.0);
+        let shares = self.syntheses.iter().map(|synthesis| {
+            if !synthesis.is_shared {
+                return own;
+            }
+            (own + std::mem::take(&mut free)) / threads
+        });
+        shares.collect()
     }
 
     /// When the next synthesis ends, and which.
     pub(super) fn next_synthesised(&self) -> Option<(f64, usize)> {
-        let ends = self.syntheses.iter().enumerate();
-        let ends = ends.map(|(index, synthesis)| {
-            let seconds = synthesis.left.max(0.0) / self.share(synthesis);
+        let syntheses = self.syntheses.iter().zip(self.shares());
+        let ends = syntheses.enumerate().map(|(index, (synthesis, share))| {
+            let seconds = synthesis.left.max(0.0) / share;
             (self.now + seconds, index)
         });
         ends.min_by(|left, right| left.0.total_cmp(&right.0))
@@ -180,7 +191,7 @@ impl World {
 
     pub(super) fn pass(&mut self, now: f64) {
         let seconds = now - self.now;
-        let shares: Vec<f64> = self.syntheses.iter().map(|one| self.share(one)).collect();
+        let shares = self.shares();
         for (synthesis, share) in self.syntheses.iter_mut().zip(shares) {
             synthesis.left -= share * seconds;
         }
