@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuzk_gpu::{Backend, BackendError, CircuitSizes, DeviceUse, Key};
+use cuzk_gpu::{Backend, BackendError, CircuitShape, CircuitSizes, DeviceUse, Key};
 
 use crate::error::ProveError;
 use crate::schedule::{DeviceIndex, DeviceSet};
@@ -150,6 +150,20 @@ impl Backends {
                 Err(ProveError::TooLarge { source })
             }
             Some(source) => Err(ProveError::Preload { source }),
+        }
+    }
+
+    /// Brings what stays of a circuit to each that is in service, as far as it has room. What
+    /// fails is told, and met again by the first proof.
+    pub(crate) fn preload_shape(&self, shape: &Arc<CircuitShape>) {
+        let states = self.ledger().states.clone();
+        let members = self.members.iter().zip(states).enumerate();
+        for (at, (member, _)) in members.filter(|(_, (_, state))| state.lost.is_none()) {
+            if let Err(error) = member.preload_shape(shape) {
+                let backend = name(&**member);
+                tracing::warn!(backend, %error, "a circuit's lists not preloaded");
+                self.note(DeviceIndex(at), &error);
+            }
         }
     }
 

@@ -163,6 +163,16 @@ pub trait Backend: Send + Sync {
         Ok(KeyTier::File)
     }
 
+    /// Brings what stays of a circuit beside its key to where proofs of this shape will have
+    /// it, if nothing has to go for it: no proof then waits for it. Waits until it is there.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn preload_shape(&self, shape: &Arc<CircuitShape>) -> Result<(), BackendError> {
+        let _ = shape;
+        Ok(())
+    }
+
     /// Starts a proof and returns at once. The backend owns the columns until
     /// [`Pending::columns_read`] gives them back: as they were, if it copies them
     /// elsewhere ([`upload`](Self::upload)), and otherwise with anything in them.

@@ -10,6 +10,7 @@ use cuzk_gpu::{ColumnLayout, Key};
 
 use super::Engine;
 use super::kept::Kept;
+use super::table::Message;
 use super::thread::panic_message;
 use crate::CircuitSpec;
 use crate::error::ProveError;
@@ -39,8 +40,9 @@ struct Need {
 impl Engine {
     /// Allocates the columns of circuits before a job asks for them: for each circuit
     /// those of as many parts as may be in flight, or as many as fit. After it, parts
-    /// of these circuits allocate no column. Returns the plan that it carried out,
-    /// with one line a consumer.
+    /// of these circuits allocate no column, and what a device keeps of a circuit that
+    /// repeats, beside its key, is there. Returns the plan that it carried out, with one
+    /// line a consumer.
     ///
     /// Circuits that repeat are surveyed first, each by one thread, which takes as long
     /// as one synthesis of the blank circuit; their stored rows have a line in the plan.
@@ -96,6 +98,11 @@ impl Engine {
             .collect();
         let pool = self.shared.placing.pool(&self.shared.memory);
         let warmed = pool.warm(&lens).map_err(ProveError::Warm);
+        for cut in &stored {
+            self.shared.backends.preload_shape(&cut.shape);
+        }
+        // One may have been found lost. Fails only if the dispatcher has ended.
+        let _ = self.outbox.send(Message::Devices);
         // From here on they may be reclaimed, as idle columns may.
         drop(stored);
         warmed?;

@@ -2,20 +2,21 @@
 //! processor under other names.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 
 use cuzk_budget::{Budget, Consumer, Priority, Wait};
 use cuzk_core::{Engine, JobOptions, ProveError};
 use cuzk_gpu::cpu::CpuBackend;
 use cuzk_gpu::{
-    Backend, BackendError, CColumn, CircuitSizes, ColumnLayout, Columns, DeviceUse, Key, KeyTier,
-    Pending, ProveRequest, pending,
+    Backend, BackendError, CColumn, CircuitShape, CircuitSizes, ColumnLayout, Columns, DeviceUse,
+    Key, KeyTier, Pending, ProveRequest, pending,
 };
 
 use cuzk_pinned::{AcquireRequest, PinnedPool};
 
+use crate::segments::{Chains, chains, house};
 use crate::toy::{House, Squares, SquaresJob, cpu};
-use crate::{PLENTY, prove, until};
+use crate::{PLENTY, prove, seeded, until};
 
 /// A device that may be lost.
 pub(crate) struct Card {
@@ -30,6 +31,8 @@ pub(crate) struct Card {
     seen: AtomicUsize,
     /// Keys that were preloaded.
     preloaded: AtomicUsize,
+    /// Shapes of circuits that were, and are not those of a proof yet.
+    shapes: Mutex<Vec<Arc<CircuitShape>>>,
 }
 
 impl Card {
@@ -42,6 +45,7 @@ impl Card {
             together: None,
             seen: AtomicUsize::new(0),
             preloaded: AtomicUsize::new(0),
+            shapes: Mutex::default(),
         }
     }
 
@@ -96,7 +100,20 @@ impl Backend for Card {
         Ok(KeyTier::Resident)
     }
 
+    fn preload_shape(&self, shape: &Arc<CircuitShape>) -> Result<(), BackendError> {
+        if self.is_lost() {
+            let ordinal = self.ordinal;
+            return Err(BackendError::DeviceLost { ordinal });
+        }
+        let mut shapes = self.shapes.lock().expect("no panic");
+        shapes.push(Arc::clone(shape));
+        Ok(())
+    }
+
     fn submit(&self, request: ProveRequest) -> Pending {
+        let mut shapes = self.shapes.lock().expect("no panic");
+        shapes.retain(|shape| !Arc::ptr_eq(shape, &request.shape));
+        drop(shapes);
         self.seen.fetch_add(1, Ordering::SeqCst);
         if self.fails_first.swap(false, Ordering::SeqCst) {
             // As a device does: the call that fails says what it met, and later ones that
@@ -476,4 +493,24 @@ fn a_key_is_preloaded_on_every_device_that_is_in_service() {
         .preload(&Squares { rounds: 20 })
         .expect_err("the other is lost too");
     assert!(!engine.is_in_service());
+}
+
+/// What a device keeps of a circuit that repeats is the very shape that its proofs come with.
+#[test]
+fn warming_brings_a_circuits_shape_to_every_device_that_is_in_service() {
+    let circuit = Chains::new(None);
+    let house = house(std::slice::from_ref(&circuit));
+    let cards = [0, 1].map(|ordinal| Arc::new(Card::new(ordinal)));
+    let engine = engine(&house, &cards);
+    let shapes = |at: usize| cards[at].shapes.lock().expect("no panic").len();
+    engine.warm(&[&circuit]).expect("there is room");
+    assert_eq!([shapes(0), shapes(1)], [1, 1]);
+    // One that is lost meanwhile is told, and keeps nothing from the others.
+    cards[0].is_lost.store(true, Ordering::SeqCst);
+    engine.warm(&[&circuit]).expect("there is room");
+    assert_eq!([shapes(0), shapes(1)], [1, 2]);
+    assert_eq!(told(&engine), [(0, Some(LOST.to_owned())), (0, None)]);
+    let handle = engine.submit(Arc::new(chains(None, 1)), seeded());
+    handle.expect("there is room").wait().expect("a good job");
+    assert_eq!(shapes(1), 0, "the proof's shape is another");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{SendError, Sender, channel, sync_channel};
+use std::sync::mpsc::{SendError, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use blstrs::Scalar;
@@ -167,6 +167,21 @@ impl CudaBackend {
             completion.done(Err(BackendError::Lost));
         }
         pending
+    }
+
+    /// Has the owner do something, and waits for its answer.
+    fn answer<T>(
+        &self,
+        task: impl FnOnce(SyncSender<Result<T, BackendError>>) -> Task,
+    ) -> Result<T, BackendError> {
+        if self.is_lost() {
+            let ordinal = self.options.ordinal;
+            return Err(BackendError::DeviceLost { ordinal });
+        }
+        let (answer, answered) = sync_channel(1);
+        let task = Event::Message(task(answer));
+        self.outbox.send(task).map_err(|_| BackendError::Lost)?;
+        answered.recv().unwrap_or(Err(BackendError::Lost))
     }
 
     /// Proofs that are taken at a time: one under way, and those behind it.
@@ -355,10 +370,6 @@ impl Backend for CudaBackend {
     }
 
     fn preload(&self, key: &Arc<Key>) -> Result<KeyTier, BackendError> {
-        if self.is_lost() {
-            let ordinal = self.options.ordinal;
-            return Err(BackendError::DeviceLost { ordinal });
-        }
         let source: Arc<Key> = Arc::clone(key);
         let request = preload::Request {
             source,
@@ -370,10 +381,11 @@ impl Backend for CudaBackend {
             },
             counts: Counts::of_key(key),
         };
-        let (answer, brought) = sync_channel(1);
-        let task = Event::Message(Task::Preload(request, answer));
-        self.outbox.send(task).map_err(|_| BackendError::Lost)?;
-        brought.recv().unwrap_or(Err(BackendError::Lost))
+        self.answer(|answer| Task::Preload(request, answer))
+    }
+
+    fn preload_shape(&self, shape: &Arc<CircuitShape>) -> Result<(), BackendError> {
+        self.answer(|answer| Task::PreloadShape(Arc::clone(shape), answer))
     }
 
     fn submit(&self, request: ProveRequest) -> Pending {

@@ -284,6 +284,20 @@ impl Holdings {
         Ok(Preloaded::Resident(key))
     }
 
+    /// The place of a circuit's lists, where nothing has to go for it.
+    pub(super) fn place_for_lists(
+        &mut self,
+        shape: &Arc<CircuitShape>,
+    ) -> Option<Rc<ResidentShape>> {
+        self.forget();
+        if let Some(lists) = self.shapes.iter().find(|held| held.is(shape)) {
+            return Some(Rc::clone(lists));
+        }
+        let lists = Rc::new(ResidentShape::reserve(&self.arena, shape)?);
+        self.shapes.push(Rc::clone(&lists));
+        Some(lists)
+    }
+
     /// Memory for a while, where nothing has to go for it.
     pub(super) fn spare(&mut self, bytes: u64) -> Option<Lease> {
         self.arena.take(bytes, End::High)

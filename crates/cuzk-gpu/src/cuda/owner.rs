@@ -35,12 +35,15 @@ use crate::device::turn::{News, Turn};
 use crate::error::BackendError;
 use crate::groth16::Statement;
 use crate::key::KeyTier;
+use crate::shape::CircuitShape;
 
 /// What the thread is given to do.
 pub(super) enum Task {
     Prove(Box<CudaJob>, Completion),
     /// A key to be brought, and who hears where it is then.
     Preload(preload::Request, SyncSender<Result<KeyTier, BackendError>>),
+    /// The lists of a circuit to be brought, and who hears that they are there.
+    PreloadShape(Arc<CircuitShape>, SyncSender<Result<(), BackendError>>),
     Multiples(multiples::Request),
     /// Nothing more.
     End,
@@ -157,14 +160,13 @@ impl Owner {
                 Some(Task::Prove(job, completion)) => waiting.push_back((*job, completion)),
                 Some(Task::Preload(request, answer)) => {
                     let counted = CountedIn::of(&preloading);
-                    executor.spawn(async move {
-                        let _counted = counted;
-                        let brought = caught(self.preload(&request)).await;
-                        let brought = brought.unwrap_or_else(|_| Err(panicked()));
-                        // Whoever hears of the end may drop the key.
-                        drop(request);
-                        let _ = answer.send(brought);
-                    });
+                    let brought = async move { self.preload(&request).await };
+                    executor.spawn(preload::answered(counted, brought, answer));
+                }
+                Some(Task::PreloadShape(shape, answer)) => {
+                    let counted = CountedIn::of(&preloading);
+                    let brought = async move { self.preload_shape(&shape).await };
+                    executor.spawn(preload::answered(counted, brought, answer));
                 }
                 Some(Task::Multiples(request)) => self.serve(request),
                 Some(Task::End) => has_ended = true,
@@ -258,7 +260,7 @@ impl Owner {
     }
 }
 
-fn panicked() -> BackendError {
+pub(super) fn panicked() -> BackendError {
     BackendError::Panic("on the device's thread".to_owned())
 }
 

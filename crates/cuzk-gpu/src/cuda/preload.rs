@@ -1,20 +1,22 @@
-//! Keys that are brought before the first proof asks for them. Nothing goes to make room:
+//! Keys, and lists of circuits, that are brought before the first proof asks for them. Nothing goes to make room:
 //! a key without any is left to its first proof.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use super::device::Lane;
 use super::holdings::Preloaded;
 use super::host_key::HostKey;
-use super::owner::Owner;
+use super::owner::{Owner, panicked};
 use super::plan::{Counts, Needs, QUERIES, point_bytes};
 use super::points::PointBytes;
 use super::resident::{ResidentKey, ResidentShape};
+use crate::device::executor::caught;
 use crate::error::BackendError;
 use crate::key::KeyTier;
-use crate::shape::CircuitSizes;
+use crate::shape::{CircuitShape, CircuitSizes};
 
 /// Points decoded at a time on their way to page-locked memory, as logarithms: the most
 /// that there is room for.
@@ -26,6 +28,18 @@ pub(super) struct Request {
     /// As far as the key tells.
     pub(super) sizes: CircuitSizes,
     pub(super) counts: Counts,
+}
+
+/// Brings something, counted while it is brought, and answers. Whoever hears of the end may
+/// drop what was brought: nothing of the request is left then.
+pub(super) async fn answered<T>(
+    counted: CountedIn<'_>,
+    brought: impl Future<Output = Result<T, BackendError>>,
+    answer: SyncSender<Result<T, BackendError>>,
+) {
+    let brought = caught(brought).await;
+    drop(counted);
+    let _ = answer.send(brought.unwrap_or_else(|_| Err(panicked())));
 }
 
 /// One more of something, until dropped.
@@ -56,6 +70,32 @@ impl Owner {
             self.device.settle().await;
         }
         drop((resident, pinned, counted));
+        self.room.tell();
+        brought
+    }
+
+    /// Brings the lists of a circuit to where its proofs will have them, if there is room.
+    pub(super) async fn preload_shape(
+        &self,
+        shape: &Arc<CircuitShape>,
+    ) -> Result<(), BackendError> {
+        let Some(lists) = self.holdings.borrow_mut().place_for_lists(shape) else {
+            return Ok(());
+        };
+        let counted = self.holdings.borrow().counted();
+        let mut brought = Ok(());
+        {
+            let mut staging = self.staging.take().await;
+            // A proof may have brought them meanwhile.
+            if !lists.is_loaded() {
+                brought = lists.load(&self.device, &mut staging, shape).await;
+            }
+        }
+        if brought.is_err() {
+            // Before their place goes to others.
+            self.device.settle().await;
+        }
+        drop((lists, counted));
         self.room.tell();
         brought
     }

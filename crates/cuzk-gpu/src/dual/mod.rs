@@ -142,6 +142,11 @@ impl Backend for Dual {
         self.pair.first.preload(key)
     }
 
+    fn preload_shape(&self, shape: &Arc<CircuitShape>) -> Result<(), BackendError> {
+        self.pair.second.preload_shape(shape)?;
+        self.pair.first.preload_shape(shape)
+    }
+
     fn submit(&self, request: ProveRequest) -> Pending {
         let (completion, pending) = pending();
         let queue = self.queue.as_ref().expect("the queue lives until the drop");

@@ -154,6 +154,12 @@ fn gpu_a_preloaded_key_is_there_for_the_first_proof() {
         for _ in 0..2 {
             assert_eq!(gpu.preload(&key).expect("a whole key"), tier);
         }
+        // And its lists too, which then are there.
+        let without = gpu.device_bytes();
+        gpu.preload_shape(&job.shape).expect("room");
+        let with = gpu.device_bytes();
+        gpu.preload_shape(&job.shape).expect("they are there");
+        assert!(with > without && gpu.device_bytes() == with);
         let at_start = gpu.key_bytes_brought();
         let new = cuda_job(&assignment, &job, CSource::Product);
         let first = proved(&gpu, with_key(new, &key));
