@@ -22,13 +22,16 @@ fn full(here: &TempDir, keys: &std::path::Path, arguments: &[&str]) -> Output {
         .expect("the program can be started")
 }
 
-fn case(here: &TempDir, name: &str) -> Value {
+fn cases<const COUNT: usize>(here: &TempDir, name: &str) -> [Value; COUNT] {
     let record = fs::read(here.path().join(name)).expect(name);
     let record: Value = serde_json::from_slice(&record).expect("JSON");
-    let [case] = record["cases"].as_array().expect("a list").as_slice() else {
-        panic!("one case: {record}");
-    };
-    case.clone()
+    let cases = record["cases"].as_array().expect("a list").clone();
+    cases.try_into().expect("as many cases")
+}
+
+fn case(here: &TempDir, name: &str) -> Value {
+    let [case] = cases(here, name);
+    case
 }
 
 fn number(case: &Value, name: &str) -> f64 {
@@ -74,16 +77,21 @@ fn a_whole_job_is_proved_within_its_plan_and_checked_by_others() {
     }
 }
 
-/// Inputs of these lie in blocks; the first is told how long it takes warm.
+/// Inputs of these lie in blocks; they are told how long they take warm, and prepared.
 #[test]
 fn proofs_of_time_are_those_that_the_secrets_say() {
     let here = TempDir::new().expect("a temporary directory");
-    for kind in ["winning", "wpost"] {
+    for (kind, circuit) in [("winning", "winning-2k"), ("wpost", "wpost-2k")] {
         let arguments = ["--kind", kind, "--warm-up", "1", "--rounds", "2"];
-        let output = full(&here, &key(kind), &arguments);
+        let replay = ["--replay", "1"];
+        let output = full(&here, &key(kind), &[&arguments[..], &replay].concat());
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{kind}: {errors}");
-        let case = case(&here, &format!("full-{kind}-2kib.json"));
+        let [case, replayed] = cases(&here, &format!("full-{kind}-2kib.json"));
+        assert_eq!(replayed["verified"], true, "{replayed}");
+        let name = format!("{circuit}: 1 parts replayed from 1");
+        assert_eq!(replayed["case"], name);
+        assert!(number(&replayed, "replay_s") > 0.0, "{replayed}");
         let by = case["checked_by"].as_str().expect("text");
         assert!(by.ends_with("the secrets of the key, part 0"), "{case}");
         let latencies = case["request_to_proof_s"].as_array().map(Vec::len);

@@ -12,6 +12,7 @@ mod some_parts;
 mod checks;
 mod exponents;
 mod judged;
+mod replayed;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -29,9 +30,11 @@ use serde_json::Value as Json;
 
 use crate::live::SPANS_MAX;
 use crate::one_proof::peak_anonymous_bytes;
+use crate::replay as feeding;
 use checks::check;
 use key::{key, key_bytes};
 use prove::prove;
+use replayed::replay;
 use some_parts::SomeParts;
 
 const REQUEST_SEED: u64 = 1;
@@ -73,6 +76,10 @@ pub(crate) struct Options {
     /// Leaves out the proof that the secrets of the key say.
     #[arg(long)]
     no_oracle: bool,
+    /// Then feeds the device from the first N parts, prepared before, until it has proved as
+    /// many as the job has.
+    #[arg(long, value_name = "N")]
+    replay: Option<usize>,
     /// Where the test key is made and found again.
     #[arg(long, value_name = "DIR")]
     keys: PathBuf,
@@ -91,6 +98,18 @@ enum On {
     Cpu,
     /// A device, in programs built for it.
     Gpu,
+}
+
+impl From<On> for feeding::On {
+    fn from(on: On) -> Self {
+        match on {
+            #[cfg(feature = "cuda")]
+            On::Gpu => Self::Cuda,
+            #[cfg(not(feature = "cuda"))]
+            On::Gpu => Self::default(),
+            On::Cpu => Self::Cpu,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -205,7 +224,33 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
     }
     println!("{}", record.write(&options.out)?.display());
-    checked.map(|_| ())
+    checked?;
+    match options.replay {
+        Some(count) => replay_too(options, &json, count, &mut phases, &mut record),
+        None => Ok(()),
+    }
+}
+
+/// Adds the case of a replay to a record, also if it failed.
+fn replay_too(
+    options: &Options,
+    json: &[u8],
+    count: usize,
+    phases: &mut Phases,
+    record: &mut Record,
+) -> Result<()> {
+    let replayed = replay(options, json, count, phases);
+    let (case, result) = match replayed {
+        Ok(case) => (case, Ok(())),
+        Err(error) => {
+            let mut case = Case::failed(format!("{} replayed", options.circuit().id()));
+            case.more.insert("failed", format!("{error:#}").into());
+            (case, Err(error))
+        }
+    };
+    record.cases.push(case);
+    record.write(&options.out)?;
+    result
 }
 
 /// The bytes of a synthetic request.
@@ -279,6 +324,9 @@ fn new_record(options: &Options) -> Result<Record> {
     }
     if options.no_oracle {
         command += " --no-oracle";
+    }
+    if let Some(count) = options.replay {
+        command += &format!(" --replay {count}");
     }
     let mut record = Record::new(
         name(options),

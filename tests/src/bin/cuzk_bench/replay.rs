@@ -3,10 +3,11 @@
 //! what stands still here is the device's own fault.
 
 pub(crate) mod feed;
-mod figures;
-mod place;
+pub(crate) mod figures;
+pub(crate) mod place;
 pub(crate) mod prepared;
 pub(crate) mod scaling;
+pub(crate) mod witnesses;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -294,11 +295,14 @@ fn measure(
     }
     let figures = figures(&made, &alone, batch)?;
     let place_bytes = [place.device_bytes(), prepared.pinned_bytes()];
-    Ok(case(&setting, &figures, &made, allocations, place_bytes))
+    let name = setting.case();
+    Ok(case(name, batch, &figures, &made, allocations, place_bytes))
 }
 
-fn case(
-    setting: &Setting,
+/// The case of parts that were fed, `batch` of them to a pass of their key.
+pub(crate) fn case(
+    name: String,
+    batch: usize,
     figures: &Figures,
     made: &[Made],
     allocations: Allocations,
@@ -306,14 +310,14 @@ fn case(
 ) -> Case {
     let share = |value: f64| Value::from((value * 1e4).round() / 1e4);
     let ms = |value: f64| Value::from((value * 1e3).round() / 1e3);
-    let mut case = Case::alone(setting.case(), Series::new(figures.part_ms.clone(), "ms"));
+    let mut case = Case::alone(name, Series::new(figures.part_ms.clone(), "ms"));
     case.phases_ms = mean_phases(made);
     case.pcie_bytes = Some(figures.pcie_bytes / made.len() as u64);
     case.peak = BTreeMap::from([
         ("device_bytes", device_bytes),
         ("pinned_bytes", pinned_bytes),
     ]);
-    let part_is = match setting.batch {
+    let part_is = match batch {
         1 => "from one part's last kernel to the next one's".to_owned(),
         n => format!("from one part's last kernel to that of the {n}th after it, over {n}"),
     };

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 use cuzk_core::{Blinding, CircuitSpec, Workload, keygen};
-use cuzk_filecoin::PROOF_BYTES;
-use cuzk_synth::Extend;
+use cuzk_filecoin::{FilecoinCircuit, PROOF_BYTES};
+use cuzk_synth::{Extend, Template};
 
 use super::exponents::Oracle;
 use super::some_parts::SomeParts;
@@ -37,6 +37,19 @@ pub(super) fn check(
     Ok(by.join("; "))
 }
 
+/// The stored rows of the circuit. The first block tells the others where all use the same
+/// shared variables; were it not so, the proofs would differ.
+pub(super) fn template(circuit: &FilecoinCircuit, with_c: bool) -> Result<Template> {
+    let extend = if circuit.is_uniform() {
+        Extend::FirstBlock {
+            blocks: circuit.segments(),
+        }
+    } else {
+        Extend::Whole
+    };
+    synth::segments::surveyed(circuit, extend, with_c)
+}
+
 /// The first part's proof, from the secrets of the key.
 fn expected(options: &Options, workload: &SomeParts) -> Result<Vec<u8>> {
     let path = keygen::sidecar_path(&options.params());
@@ -47,17 +60,7 @@ fn expected(options: &Options, workload: &SomeParts) -> Result<Vec<u8>> {
         waste: &keygen::ToxicWaste::from_seed(sidecar.seed),
         vk: &vk,
     };
-    let circuit = options.circuit();
-    // The first block tells the others where all use the same shared variables. Were it not
-    // so, the proofs would differ.
-    let extend = if circuit.is_uniform() {
-        Extend::FirstBlock {
-            blocks: circuit.segments(),
-        }
-    } else {
-        Extend::Whole
-    };
-    let template = synth::segments::surveyed(&circuit, extend, true)?;
+    let template = template(&options.circuit(), true)?;
     let part = workload.part(0)?;
     let public = workload.public_inputs(0)?;
     let blinding = Blinding::Seeded(BLINDING_SEED).scalars(0);

@@ -9,7 +9,7 @@ use cuzk_tests::stats::{median, p95};
 use super::feed::Made;
 
 /// Of all parts of a case.
-pub(super) struct Figures {
+pub(crate) struct Figures {
     /// From the first kernel to the last.
     pub(super) wall_ms: f64,
     /// Share of that in which a kernel ran.
@@ -51,13 +51,13 @@ fn computation(phases: &[Phase]) -> Option<(Instant, Instant)> {
 }
 
 /// Milliseconds in which a kernel of one part ran: what it waits for is not among them.
-pub(super) fn device_ms(phases: &[Phase]) -> f64 {
+pub(crate) fn device_ms(phases: &[Phase]) -> f64 {
     Phase::busy_ms(lane(phases, PhaseLane::Compute))
 }
 
 /// The figures of parts, beside parts alone; `batch` of them share a pass of their key, so
 /// that they end close to each other.
-pub(super) fn figures(made: &[Made], alone_ms: &[f64], batch: usize) -> Result<Figures> {
+pub(crate) fn figures(made: &[Made], alone_ms: &[f64], batch: usize) -> Result<Figures> {
     let all = |of: PhaseLane| -> Spans {
         let phases = made.iter().flat_map(|made| lane(&made.phases, of));
         union(phases.map(|phase| (phase.start, phase.end)).collect())

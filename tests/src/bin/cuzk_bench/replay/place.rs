@@ -24,7 +24,7 @@ use crate::bed;
 const CPU_QUEUE_MAX: usize = 16;
 
 /// Memory of the host, for everything that is measured.
-pub(super) struct Host {
+pub(crate) struct Host {
     on: On,
     #[cfg(feature = "cuda")]
     device: usize,
@@ -32,7 +32,7 @@ pub(super) struct Host {
 }
 
 /// What proves, for one case.
-pub(super) struct Place {
+pub(crate) struct Place {
     kind: Kind,
     pool: PinnedPool,
 }
@@ -45,7 +45,7 @@ enum Kind {
 
 /// Allocations since the start.
 #[derive(Clone, Copy)]
-pub(super) struct Allocations {
+pub(crate) struct Allocations {
     pub(super) device: u64,
     pub(super) page_locked: u64,
 }
@@ -72,7 +72,7 @@ fn threads() -> NonZeroUsize {
 }
 
 impl Host {
-    pub(super) fn open(on: On, device: usize) -> Result<Self> {
+    pub(crate) fn open(on: On, device: usize) -> Result<Self> {
         let pool = match on {
             On::Cpu => PinnedPool::heap(Budget::new(1 << 40)),
             #[cfg(feature = "cuda")]
@@ -86,6 +86,11 @@ impl Host {
             device,
             pool,
         })
+    }
+
+    /// What columns are taken from.
+    pub(crate) fn pool(&self) -> &PinnedPool {
+        &self.pool
     }
 
     /// The key of a circuit, made if it is not there, and `count` assignments.
@@ -107,7 +112,8 @@ impl Host {
         let key = bed::open_key(&params)?;
         let begin = Instant::now();
         let backend = place.backend();
-        let prepared = Prepared::new(&self.pool, circuit, backend, key, temporary, count)?;
+        let witnesses = Box::new(circuit);
+        let prepared = Prepared::new(&self.pool, witnesses, backend, key, temporary, count)?;
         let seconds = begin.elapsed().as_secs_f64();
         println!("{}: {count} witnesses in {seconds:.1} s", circuit.id());
         Ok(prepared)
@@ -115,7 +121,7 @@ impl Host {
 
     /// Starts what proves with keys in a tier, in so many slots and so many in a pass of a
     /// key. Nothing that started before may be left.
-    pub(super) fn start(
+    pub(crate) fn start(
         &self,
         tier: Tier,
         [slots, batch]: [usize; 2],
@@ -148,7 +154,7 @@ impl Host {
 }
 
 impl Place {
-    pub(super) fn backend(&self) -> &dyn Backend {
+    pub(crate) fn backend(&self) -> &dyn Backend {
         match &self.kind {
             Kind::Cpu(cpu) => cpu,
             #[cfg(feature = "cuda")]
@@ -177,13 +183,13 @@ impl Place {
     }
 
     /// Bytes of the device that are in use.
-    pub(super) fn device_bytes(&self) -> u64 {
+    pub(crate) fn device_bytes(&self) -> u64 {
         self.backend()
             .device()
             .map_or(0, |device| device.held_bytes)
     }
 
-    pub(super) fn allocations(&self) -> Allocations {
+    pub(crate) fn allocations(&self) -> Allocations {
         let pool = self.pool.stats().allocations;
         let [device, host] = match &self.kind {
             Kind::Cpu(_) => [0, 0],

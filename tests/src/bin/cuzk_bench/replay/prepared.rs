@@ -4,19 +4,17 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use blstrs::Scalar;
-use cuzk_core::circuit_shape;
 use cuzk_gpu::{Backend, CircuitShape, Column, ColumnLayout, Columns, Key, ProveRequest, Upload};
 use cuzk_pinned::PinnedPool;
-use cuzk_synth::{AssignColumns, Assigned, assign};
-use cuzk_tests::mixed::Mixed;
 
 use super::feed::feed;
-use crate::bed::{buffers, key_bytes, sizes};
+use super::witnesses::Witnesses;
+use crate::bed::{buffers, key_bytes};
 
 /// The assignments, with the circuit's key.
 pub(crate) struct Prepared {
     pool: PinnedPool,
-    circuit: Mixed,
+    witnesses: Box<dyn Witnesses>,
     layout: ColumnLayout,
     shape: Arc<CircuitShape>,
     key: Arc<Key>,
@@ -30,7 +28,8 @@ pub(crate) struct Prepared {
 
 /// One of them.
 struct Assignment {
-    seed: u64,
+    /// Of its witness.
+    number: usize,
     /// Absent while a backend has them.
     columns: Option<Columns>,
     /// What the columns held, where a backend spoils them: a, b, aux.
@@ -41,23 +40,23 @@ struct Assignment {
 }
 
 impl Prepared {
-    /// Synthesises `count` witnesses of the circuit, side by side.
+    /// Prepares the first `count` witnesses.
     pub(crate) fn new(
         pool: &PinnedPool,
-        circuit: Mixed,
+        witnesses: Box<dyn Witnesses>,
         backend: &dyn Backend,
         key: Arc<Key>,
         keys: Option<tempfile::TempDir>,
         count: usize,
     ) -> Result<Self> {
-        let sizes = sizes(circuit);
+        let sizes = witnesses.sizes();
         let layout = backend.layout(&sizes);
         let is_kept = backend.upload() == Upload::None;
         // Taken before the threads are there: page-locking has its own.
         let columns: Vec<Columns> = (0..count)
             .map(|_| take_columns(pool, &layout))
             .collect::<Result<_>>()?;
-        let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
+        let threads = witnesses.side_by_side();
         let mut made = Vec::with_capacity(count);
         let mut columns = columns.into_iter().enumerate();
         loop {
@@ -68,8 +67,9 @@ impl Prepared {
             std::thread::scope(|scope| {
                 let synthesising: Vec<_> = some
                     .into_iter()
-                    .map(|(seed, columns)| {
-                        scope.spawn(move || synthesise(circuit, seed as u64, columns, is_kept))
+                    .map(|(number, columns)| {
+                        let witnesses = &*witnesses;
+                        scope.spawn(move || fill(witnesses, number, columns, is_kept))
                     })
                     .collect();
                 for thread in synthesising {
@@ -79,20 +79,19 @@ impl Prepared {
                 anyhow::Ok(())
             })?;
         }
-        let mut shapes = made
-            .iter()
-            .map(|(_, assigned)| Arc::new(circuit_shape(&assigned.sizes, &assigned.densities)));
+        let (assignments, shapes): (Vec<_>, Vec<_>) = made.into_iter().unzip();
+        let mut shapes = shapes.into_iter();
         let shape = shapes.next().context("no assignments")?;
         ensure!(shape.sizes == sizes, "the circuit has other sizes");
         ensure!(shapes.all(|other| other == shape), "shapes that differ");
         key.check_shape(&shape)?;
         Ok(Self {
             pool: pool.clone(),
-            circuit,
+            witnesses,
             layout,
-            shape,
+            shape: Arc::new(shape),
             key,
-            assignments: made.into_iter().map(|(assignment, _)| assignment).collect(),
+            assignments,
             next: 0,
             is_kept,
             _keys: keys,
@@ -117,7 +116,7 @@ impl Prepared {
     }
 
     /// Bytes of page-locked memory, of the pool's.
-    pub(super) fn pinned_bytes(&self) -> u64 {
+    pub(crate) fn pinned_bytes(&self) -> u64 {
         let stats = self.pool.stats();
         stats.in_use_bytes + stats.idle_bytes
     }
@@ -191,12 +190,13 @@ impl Prepared {
         Ok(())
     }
 
-    /// Synthesises anew what a failure lost.
+    /// Fills anew what a failure lost.
     pub(super) fn recover(&mut self) -> Result<()> {
         for assignment in &mut self.assignments {
             if assignment.columns.is_none() {
                 let columns = take_columns(&self.pool, &self.layout)?;
-                let made = synthesise(self.circuit, assignment.seed, columns, self.is_kept)?;
+                let witnesses = &*self.witnesses;
+                let made = fill(witnesses, assignment.number, columns, self.is_kept)?;
                 assignment.columns = made.0.columns;
             }
         }
@@ -216,31 +216,21 @@ fn take_columns(pool: &PinnedPool, layout: &ColumnLayout) -> Result<Columns> {
     Ok(Columns::from_buffers(buffers(pool, &bytes)?, layout))
 }
 
-fn synthesise(
-    circuit: Mixed,
-    seed: u64,
+fn fill(
+    witnesses: &dyn Witnesses,
+    number: usize,
     mut columns: Columns,
     is_kept: bool,
-) -> Result<(Assignment, Assigned)> {
-    for column in [&mut columns.a, &mut columns.b] {
-        column.scalars_mut().fill(Scalar::from(0));
-    }
-    let into = AssignColumns {
-        a: columns.a.scalars_mut(),
-        b: columns.b.scalars_mut(),
-        c: None,
-        aux: columns.aux.scalars_mut(),
-    };
-    let mut assigned = assign(into, |pass| circuit.synthesize_with(pass, seed))?;
+) -> Result<(Assignment, CircuitShape)> {
+    let (inputs, shape) = witnesses.fill(number, &mut columns)?;
     let kept = is_kept
         .then(|| [&columns.a, &columns.b, &columns.aux].map(|column| column.scalars().to_vec()));
-    let inputs = std::mem::take(&mut assigned.inputs);
     let assignment = Assignment {
-        seed,
+        number,
         columns: Some(columns),
         kept,
         inputs,
         expected: None,
     };
-    Ok((assignment, assigned))
+    Ok((assignment, shape))
 }

@@ -34,7 +34,14 @@ pub(super) fn with(
     let layout = gpu.column_layout(&crate::bed::sizes(circuit));
     let key = open_key(&key_in(keys, &circuit, gpu)?)?;
     // The same assignments for all, so that all give the same proofs.
-    let mut prepared = Prepared::new(first.bed.pool(), circuit, gpu, key, None, ASSIGNMENTS)?;
+    let mut prepared = Prepared::new(
+        first.bed.pool(),
+        Box::new(circuit),
+        gpu,
+        key,
+        None,
+        ASSIGNMENTS,
+    )?;
     for place in places {
         let other = place.bed.gpu.column_layout(&crate::bed::sizes(circuit));
         ensure!(other == layout, "settings with other columns");
