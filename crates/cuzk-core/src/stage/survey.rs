@@ -191,21 +191,27 @@ impl Look<'_> {
     /// rest, and it is the one that it saw.
     fn survey(&self, memory: Reservation) -> Result<Surveyed, Failure> {
         let seen = self.shared.templates.seen(&self.circuit.id());
-        if let Some(seen) = seen.filter(|seen| seen.is_uniform) {
-            let extend = Extend::FirstBlock {
-                blocks: seen.blocks,
-            };
-            let found = self.look(extend, &memory)?;
-            if let Ok(template) = found
-                && template.digest() == seen.digest
-            {
-                return Ok(Surveyed::Repeats(Box::new(template), memory));
+        let found = match seen {
+            Some(seen) if seen.is_uniform => {
+                let blocks = seen.blocks;
+                let found = self.look(Extend::FirstBlock { blocks }, &memory)?.ok();
+                found.filter(|template| template.digest() == seen.digest)
             }
-        }
-        Ok(match self.look(Extend::Whole, &memory)? {
+            _ => None,
+        };
+        let found = match found {
+            Some(template) => template.trimmed(self.with_c()),
+            None => self.look(Extend::Whole, &memory)?,
+        };
+        Ok(match found {
             Ok(template) => Surveyed::Repeats(Box::new(template), memory),
             Err(uncut) => Surveyed::Uncut(uncut),
         })
+    }
+
+    /// Whether C is evaluated from stored rows.
+    fn with_c(&self) -> bool {
+        self.shared.backends.any().c_column() == CColumn::Synthesised
     }
 
     fn look(
@@ -213,7 +219,6 @@ impl Look<'_> {
         extend: Extend,
         memory: &Reservation,
     ) -> Result<Result<Template, Uncut>, Failure> {
-        let with_c = self.shared.backends.any().c_column() == CColumn::Synthesised;
         let limit_bytes = usize::try_from(memory.bytes()).unwrap_or(usize::MAX);
         let circuit = |pass: &mut Pass<'_>| {
             if let Some(job) = self.job {
@@ -221,7 +226,7 @@ impl Look<'_> {
             }
             self.circuit.synthesize_blank(pass)
         };
-        survey(self.cut, extend, with_c, limit_bytes, circuit)
+        survey(self.cut, extend, self.with_c(), limit_bytes, circuit)
             .map_err(|source| refused(self.part, source))
     }
 }
