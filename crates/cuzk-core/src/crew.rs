@@ -96,8 +96,32 @@ impl Crew {
         stop: impl Fn() -> bool + Sync,
         work: impl Fn(usize, T) -> Result<R, E> + Sync,
     ) -> Result<Vec<R>, Unfinished<E>> {
-        let place = self.enter(priority);
         self.working.fetch_add(1, Ordering::Relaxed);
+        self.run_as_one_that_works(priority, pieces, stop, work)
+    }
+
+    /// As [`run`](Self::run), by a thread that is at work on a piece of another run: it is
+    /// one of the crew's already, and its place in the other run is kept.
+    pub(crate) fn run_within<T: Send, R: Send, E: Send>(
+        &self,
+        priority: Priority,
+        pieces: Vec<T>,
+        stop: impl Fn() -> bool + Sync,
+        work: impl Fn(usize, T) -> Result<R, E> + Sync,
+    ) -> Result<Vec<R>, Unfinished<E>> {
+        let _back = Back(&self.working);
+        self.run_as_one_that_works(priority, pieces, stop, work)
+    }
+
+    /// By a thread that is counted among those that work, and is not afterwards.
+    fn run_as_one_that_works<T: Send, R: Send, E: Send>(
+        &self,
+        priority: Priority,
+        pieces: Vec<T>,
+        stop: impl Fn() -> bool + Sync,
+        work: impl Fn(usize, T) -> Result<R, E> + Sync,
+    ) -> Result<Vec<R>, Unfinished<E>> {
+        let place = self.enter(priority);
         let state = State {
             left: pieces.len(),
             done: pieces.iter().map(|_| None).collect(),
@@ -135,6 +159,15 @@ struct Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         lock(&self.crew.parts).remove(&self.turn);
+    }
+}
+
+/// A thread that works again on what it worked on before, once dropped.
+struct Back<'a>(&'a AtomicUsize);
+
+impl Drop for Back<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -276,6 +309,54 @@ mod tests {
             },
         );
         assert_eq!(done, Ok(vec![0, 1, 2, 3]));
+    }
+
+    /// Every inner piece waits for the other: they end only if the thread that began them is
+    /// counted once.
+    #[test]
+    fn a_piece_can_have_pieces_of_its_own() {
+        let crew = Crew::new(2);
+        let meeting = Barrier::new(2);
+        let within = |fails: bool| {
+            crew.run_within(
+                NORMAL,
+                vec![1, 2],
+                || false,
+                |_, piece| {
+                    meeting.wait();
+                    assert!(!fails, "a fault of the test");
+                    Ok::<_, &str>(piece)
+                },
+            )
+        };
+        let panics = || catch_unwind(AssertUnwindSafe(|| within(true))).is_err();
+        let working = || crew.working.load(Ordering::Relaxed);
+        let done: Outcome = crew.run(
+            NORMAL,
+            vec![0],
+            || false,
+            |_, _| {
+                assert_eq!(within(false), Ok(vec![1, 2]));
+                assert_eq!(working(), 1, "it has its place again");
+                assert!(panics(), "whatever became of them");
+                Ok(working())
+            },
+        );
+        assert_eq!((done, working()), (Ok(vec![1]), 0));
+        // One thread does all.
+        let crew = Crew::new(1);
+        let done: Outcome = crew.run(
+            NORMAL,
+            vec![0],
+            || false,
+            |_, _| {
+                let within = crew.run_within(NORMAL, vec![5, 6], || false, |_, piece| Ok(piece));
+                within
+                    .map(|pieces: Vec<usize>| pieces.len())
+                    .map_err(|_: Unfinished<&str>| "within")
+            },
+        );
+        assert_eq!(done, Ok(vec![2]));
     }
 
     /// A crew with parts that came in this order.

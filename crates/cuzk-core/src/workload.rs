@@ -72,8 +72,9 @@ pub trait CircuitSpec: Send + Sync {
     }
 
     /// Whether all blocks of the [`cut`](Self::cut) use the same variables of what they share,
-    /// as far as the circuit tells. Its test key is begun from the first block then; one
-    /// of which this is not true is made twice.
+    /// as far as the circuit tells. A survey before the first job reads the first block then
+    /// and has the others compared with it by several threads, and a test key is begun from
+    /// it; where this is not true, both are done twice.
     fn is_uniform(&self) -> bool {
         true
     }
@@ -83,6 +84,14 @@ pub trait CircuitSpec: Send + Sync {
     fn segments(&self) -> usize {
         self.cut().map_or(1, |_| usize::MAX)
     }
+}
+
+/// Blocks of a circuit of which the first one tells the others, as far as it says: at least
+/// two, and not more than anybody knows of.
+pub(crate) fn uniform_blocks(circuit: &dyn CircuitSpec) -> Option<usize> {
+    let blocks = circuit.segments();
+    let is_known = (2..usize::MAX).contains(&blocks);
+    (is_known && circuit.is_uniform()).then_some(blocks)
 }
 
 /// One circuit instance of a job.

@@ -78,8 +78,8 @@ pub enum SynthError {
         /// Blocks of the circuit.
         blocks: usize,
     },
-    /// There is a column for C, and the template was stored without it.
-    #[error("there is a column for c, the circuit's rows were stored without it")]
+    /// C is to be evaluated or compared, and the template was stored without it.
+    #[error("the rows of c are asked for, the circuit's were stored without them")]
     NoC,
     /// Columns were cut by the template of another circuit.
     #[error("the columns were cut for another circuit")]

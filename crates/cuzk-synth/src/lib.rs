@@ -9,6 +9,7 @@
 //! | [`count()`] | sizes and densities | no |
 //! | [`qap()`] | the QAP at one point, for key generation | no |
 //! | [`survey()`] | whether the circuit repeats, and its rows, stored once | no |
+//! | [`Comparison::walk`] | whether a circuit is what its first block tells, by several threads | no |
 //! | [`Template::fill`] | a range of the columns, its rows evaluated from those | yes |
 //! | [`explain()`] | whether every row holds, and the first that does not | yes |
 //!
@@ -105,6 +106,7 @@ mod count;
 mod qap;
 
 mod allowance;
+mod compare;
 mod rows;
 mod survey;
 mod template;
@@ -124,6 +126,7 @@ mod pass;
 mod sizes;
 
 pub use assign::{AssignColumns, Assigned, GrownColumns, assign, assign_growing};
+pub use compare::Comparison;
 pub use count::{Counted, count};
 pub use density::{Densities, DensityBits};
 pub use error::{ColumnName, HintError, SegmentPart, SynthError};

@@ -6,6 +6,7 @@ use blstrs::Scalar;
 use ff::Field;
 
 use crate::assign::Assign;
+use crate::compare::Compare;
 use crate::count::Count;
 use crate::error::SynthError;
 use crate::explain::Explain;
@@ -15,7 +16,8 @@ use crate::witness::Witness;
 
 /// The constraint system that circuits are synthesised into. What it does with
 /// them is its mode: [`assign`](crate::assign), [`count`](crate::count),
-/// [`qap`](crate::qap), [`survey`](crate::survey), [`Template::fill`](crate::Template::fill)
+/// [`qap`](crate::qap), [`survey`](crate::survey),
+/// [`Comparison::walk`](crate::Comparison::walk), [`Template::fill`](crate::Template::fill)
 /// or [`explain`](crate::explain) make one.
 pub struct Pass<'a> {
     mode: Mode<'a>,
@@ -62,6 +64,7 @@ enum Mode<'a> {
     Count(Count),
     Qap(Qap),
     Survey(Box<Survey>),
+    Compare(Box<Compare<'a>>),
     Witness(Witness<'a>),
     Explain(Explain),
 }
@@ -126,6 +129,10 @@ impl<'a> Pass<'a> {
         Self::new(Mode::Survey(Box::new(state)))
     }
 
+    pub(crate) fn comparing(state: Compare<'a>) -> Self {
+        Self::new(Mode::Compare(Box::new(state)))
+    }
+
     pub(crate) fn witnessing(state: Witness<'a>) -> Self {
         Self::new(Mode::Witness(state))
     }
@@ -159,6 +166,13 @@ impl<'a> Pass<'a> {
         match self.mode {
             Mode::Survey(state) => *state,
             _ => unreachable!("made by `surveying`"),
+        }
+    }
+
+    pub(crate) fn into_compare(self) -> Compare<'a> {
+        match self.mode {
+            Mode::Compare(state) => *state,
+            _ => unreachable!("made by `comparing`"),
         }
     }
 
@@ -208,7 +222,9 @@ impl Pass<'_> {
             Mode::Count(state) => state.inputs(),
             Mode::Qap(state) => state.inputs(),
             Mode::Explain(state) => state.inputs(),
-            Mode::Survey(_) | Mode::Witness(_) => unreachable!("a template has the input rows"),
+            Mode::Survey(_) | Mode::Compare(_) | Mode::Witness(_) => {
+                unreachable!("a template has the input rows")
+            }
         }
     }
 }
@@ -229,6 +245,7 @@ impl ConstraintSystem<Scalar> for Pass<'_> {
             Mode::Count(state) => state.alloc(),
             Mode::Qap(state) => state.alloc(),
             Mode::Survey(state) => state.alloc()?,
+            Mode::Compare(state) => state.alloc()?,
             Mode::Witness(state) => {
                 state.alloc(value()?);
                 return Ok(ANY);
@@ -250,6 +267,7 @@ impl ConstraintSystem<Scalar> for Pass<'_> {
             Mode::Count(state) => state.alloc_input(),
             Mode::Qap(state) => state.alloc_input(),
             Mode::Survey(state) => state.alloc_input()?,
+            Mode::Compare(state) => state.alloc_input()?,
             Mode::Witness(state) => {
                 state.alloc_input(value()?);
                 return Ok(ANY);
@@ -277,6 +295,7 @@ impl ConstraintSystem<Scalar> for Pass<'_> {
             Mode::Count(state) => state.enforce([a(zero()), b(zero()), c(zero())]),
             Mode::Qap(state) => state.enforce([a(zero()), b(zero()), c(zero())]),
             Mode::Survey(state) => state.enforce(|| [a(zero()), b(zero()), c(zero())]),
+            Mode::Compare(state) => state.enforce(|| [a(zero()), b(zero()), c(zero())]),
             Mode::Witness(state) => state.enforce(),
             Mode::Explain(state) => {
                 state.enforce(|| name().into(), [a(zero()), b(zero()), c(zero())]);
@@ -292,6 +311,7 @@ impl ConstraintSystem<Scalar> for Pass<'_> {
         match &mut self.mode {
             Mode::Explain(state) => state.push_namespace(name().into()),
             Mode::Survey(state) => state.push_namespace(name),
+            Mode::Compare(state) => state.push_namespace(name),
             _ => {}
         }
     }
@@ -300,6 +320,7 @@ impl ConstraintSystem<Scalar> for Pass<'_> {
         match &mut self.mode {
             Mode::Explain(state) => state.pop_namespace(),
             Mode::Survey(state) => state.pop_namespace(),
+            Mode::Compare(state) => state.pop_namespace(),
             _ => {}
         }
     }

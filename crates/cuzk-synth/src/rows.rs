@@ -11,9 +11,10 @@ use blstrs::Scalar;
 use ff::Field;
 use sha2::{Digest, Sha256};
 
-use crate::Uncut;
 use crate::allowance::{Allowance, list_bytes, map_bytes};
 use crate::density::Densities;
+use crate::template::Extent;
+use crate::{Sizes, Uncut};
 
 /// Where a variable stands, in the two highest bits of its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,40 @@ pub(crate) fn place(code: u32) -> (Place, usize) {
         _ => Place::SharedInput,
     };
     (place, (code & INDEX_MASK) as usize)
+}
+
+/// What variables are called that no row may use: it reaches beyond every block.
+pub(crate) const SKIPPED: usize = usize::MAX >> 1;
+
+/// From where the variables of a row are counted: what is shared, and the block that it is in.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin {
+    pub(crate) shared: Extent,
+    /// Where its block begins, unless the row is shared too.
+    pub(crate) begin: Option<Sizes>,
+}
+
+impl Origin {
+    /// The code of an input. What lies between the shared ones and the block is of another
+    /// block, and has none.
+    pub(crate) fn input(&self, index: usize) -> Option<u32> {
+        match self.begin {
+            Some(begin) if index >= self.shared.inputs => {
+                code(Place::BlockInput, index.checked_sub(begin.inputs)?)
+            }
+            _ => code(Place::SharedInput, index),
+        }
+    }
+
+    /// The code of an auxiliary variable, likewise.
+    pub(crate) fn aux(&self, index: usize) -> Option<u32> {
+        match self.begin {
+            Some(begin) if index >= self.shared.aux => {
+                code(Place::BlockAux, index.checked_sub(begin.aux)?)
+            }
+            _ => code(Place::SharedAux, index),
+        }
+    }
 }
 
 /// Values by place, in the order of [`Place`].
@@ -158,14 +193,14 @@ impl Matrix {
     }
 
     /// Whether the row under the cursor has exactly these terms; moves on to the next.
-    /// Shared variables are stored as places in `links`, which has the variable that
-    /// stands there in this block once a row has told.
+    /// Of shared variables `linked` says whether the one that is stored so stands for the
+    /// one of this code here.
     pub(crate) fn matches(
         &self,
         cursor: &mut Cursor,
         terms: &[Term],
         coefficients: &Coefficients,
-        links: &mut [Option<u32>],
+        mut linked: impl FnMut(usize, u32) -> bool,
     ) -> bool {
         let Some(&len) = self.lens.get(cursor.row) else {
             return false;
@@ -179,8 +214,7 @@ impl Matrix {
             && stored.zip(terms).all(|((&variable, &code), term)| {
                 let same = match place(variable) {
                     (Place::SharedAux, link) => {
-                        place(term.0).0 == Place::SharedAux
-                            && *links[link].get_or_insert(term.0) == term.0
+                        place(term.0).0 == Place::SharedAux && linked(link, term.0)
                     }
                     _ => variable == term.0,
                 };
@@ -210,6 +244,11 @@ impl Matrix {
 
     pub(crate) fn rows(&self) -> usize {
         self.lens.len()
+    }
+
+    /// Terms of the longest row.
+    fn longest(&self) -> usize {
+        self.lens.iter().copied().max().unwrap_or(0).into()
     }
 
     /// Begins a walk from the first row on.
@@ -326,6 +365,12 @@ pub(crate) struct Rows {
 impl Rows {
     pub(crate) fn bytes(&self) -> usize {
         self.a.bytes() + self.b.bytes() + self.c.bytes()
+    }
+
+    /// Terms of the longest row.
+    pub(crate) fn longest(&self) -> usize {
+        let matrices = [&self.a, &self.b, &self.c].into_iter();
+        matrices.map(Matrix::longest).max().unwrap_or(0)
     }
 
     /// Marks the variables that are dense in these rows.

@@ -17,7 +17,7 @@ use blstrs::Scalar;
 
 use crate::allowance::{Allowance, list_bytes, map_bytes};
 use crate::error::SynthError;
-use crate::rows::{Coefficients, Cursor, Place, Rows, Term, code, gather, place};
+use crate::rows::{Coefficients, Cursor, Origin, Place, Rows, Term, code, gather, place};
 use crate::template::{Apart, Extent, Template};
 use crate::{Pass, Sizes, Uncut};
 
@@ -46,30 +46,19 @@ pub enum Extend {
     /// Up to the end of its first block; the others are taken to be like it and are not
     /// compared. For a circuit of which a survey of all of it, earlier, found so many blocks
     /// ([`Template::blocks`]), all with the same shared variables
-    /// ([`Template::is_uniform`]).
+    /// ([`Template::is_uniform`]), or of which a [`Comparison`](crate::Comparison) is to find
+    /// it. So the rows of C are there in any case, and lists are as they grew, until the
+    /// template is [`trimmed`](Template::trimmed): it is one of the whole then, with the
+    /// same digest, and took as much memory as a survey of the whole.
     FirstBlock {
         /// Blocks of the circuit.
         blocks: usize,
     },
-    /// All of it, but of its blocks only some are compared with the first; rows of the others
-    /// are not built, and these are taken to be like it, which makes it several times as
-    /// fast. Surveys of all blocks among them find what one of the whole does: the circuit
-    /// is what the first block tells if all of their digests are equal.
-    Compared {
-        /// The first block that is compared, from 0.
-        first: usize,
-        /// The one after the last.
-        end: usize,
-    },
 }
 
-/// What variables of blocks are called that are not compared. No row of others may use
-/// them: this reaches beyond every block.
-const SKIPPED: usize = usize::MAX >> 1;
-
 /// Surveys a blank circuit, none of whose values is asked for. What is stored takes at most
-/// `limit_bytes` at any time, which is asked before it is taken. C stays with the rows
-/// `with_c`.
+/// `limit_bytes` at any time, which is asked before it is taken. Of a whole circuit, C stays
+/// with the rows `with_c`.
 ///
 /// # Errors
 /// [`SynthError::Circuit`] if the circuit refused, [`SynthError::GivenUp`]. A circuit that
@@ -93,7 +82,13 @@ pub fn survey(
     let state = pass.into_survey();
     match (ended, &state.stopped) {
         // The circuit was told to stop.
-        (Err(SynthError::Circuit(_)), Some(_)) | (Ok(()), _) => Ok(state.finish(with_c)),
+        (Err(SynthError::Circuit(_)), Some(_)) | (Ok(()), _) => {
+            let found = state.finish();
+            Ok(match extend {
+                Extend::Whole => found.and_then(|template| template.trimmed(with_c)),
+                Extend::FirstBlock { .. } => found,
+            })
+        }
         (Err(error), _) => Err(error),
     }
 }
@@ -118,8 +113,6 @@ pub(crate) struct Survey {
     begin: Option<Sizes>,
     /// Blocks begun.
     blocks: usize,
-    /// Whether the current block is not compared.
-    is_skipped: bool,
     shared: Extent,
     /// Where what stands apart begins and, once it does, ends.
     apart: Option<(Sizes, Option<Sizes>)>,
@@ -151,7 +144,6 @@ impl Survey {
             at: Sizes::default(),
             begin: None,
             blocks: 0,
-            is_skipped: false,
             shared: Extent::default(),
             apart: None,
             block: None,
@@ -178,19 +170,13 @@ impl Survey {
     pub(crate) fn alloc(&mut self) -> Result<usize, SynthesisError> {
         self.go_on()?;
         self.at.aux += 1;
-        Ok(self.named(self.at.aux - 1))
+        Ok(self.at.aux - 1)
     }
 
     pub(crate) fn alloc_input(&mut self) -> Result<usize, SynthesisError> {
         self.go_on()?;
         self.at.inputs += 1;
-        Ok(self.named(self.at.inputs - 1))
-    }
-
-    /// What a new variable is called: one name stands for all that nobody reads, so that
-    /// sums of them stay one term long.
-    fn named(&self, index: usize) -> usize {
-        if self.is_skipped { SKIPPED } else { index }
+        Ok(self.at.inputs - 1)
     }
 
     /// A row is not built once enough is known.
@@ -198,39 +184,23 @@ impl Survey {
         if self.stopped.is_some() {
             return;
         }
-        if !self.is_skipped
-            && let Err(uncut) = self.row(&lcs())
-        {
+        if let Err(uncut) = self.row(&lcs()) {
             self.stopped = Some(Stopped::Uncut(uncut));
         }
         self.at.constraints += 1;
     }
 
     fn row(&mut self, lcs: &[LinearCombination<Scalar>; 3]) -> Result<(), Uncut> {
-        let (shared, begin) = (self.shared, self.begin);
+        let origin = Origin {
+            shared: self.shared,
+            begin: self.begin,
+        };
         let block = self.blocks.saturating_sub(1);
-        let row = self.at.constraints - begin.map_or(0, |begin| begin.constraints);
-        // What lies between the shared ones and the block is of another block.
+        let row = self.at.constraints - self.begin.map_or(0, |begin| begin.constraints);
         let reaches = || Uncut::Reaches { block, row };
-        let input = |index: usize| {
-            let code = match begin {
-                Some(begin) if index >= shared.inputs => index
-                    .checked_sub(begin.inputs)
-                    .and_then(|index| code(Place::BlockInput, index)),
-                _ => code(Place::SharedInput, index),
-            };
-            code.ok_or_else(reaches)
-        };
-        let aux = |index: usize| {
-            let code = match begin {
-                Some(begin) if index >= shared.aux => index
-                    .checked_sub(begin.aux)
-                    .and_then(|index| code(Place::BlockAux, index)),
-                _ => code(Place::SharedAux, index),
-            };
-            code.ok_or_else(reaches)
-        };
-        let rows = match begin {
+        let input = |index| origin.input(index).ok_or_else(reaches);
+        let aux = |index| origin.aux(index).ok_or_else(reaches);
+        let rows = match self.begin {
             None => &mut self.shared_rows,
             Some(_) => &mut self.block_rows,
         };
@@ -239,8 +209,10 @@ impl Survey {
         for ((matrix, lc), cursor) in matrices.into_iter().zip(lcs).zip(&mut self.cursors) {
             gather(&mut self.scratch, lc, input, aux, allowance)?;
             if self.blocks > 1 {
-                let (terms, links) = (&self.scratch, &mut self.links);
-                if !matrix.matches(cursor, terms, &self.coefficients, links) {
+                // The variable that stands there in this block is the one that it has first.
+                let links = &mut self.links;
+                let linked = |link: usize, code| *links[link].get_or_insert(code) == code;
+                if !matrix.matches(cursor, &self.scratch, &self.coefficients, linked) {
                     return Err(Uncut::Differs { block, row });
                 }
                 continue;
@@ -283,12 +255,6 @@ impl Survey {
             self.stopped = Some(Stopped::Enough);
         } else {
             self.begin = Some(self.at);
-            self.is_skipped = match self.extend {
-                Extend::Compared { first, end } => {
-                    self.blocks > 0 && !(first..end).contains(&self.blocks)
-                }
-                Extend::Whole | Extend::FirstBlock { .. } => false,
-            };
             self.blocks += 1;
             self.cursors = Default::default();
             if self.blocks > 1 {
@@ -309,17 +275,11 @@ impl Survey {
         if *self.block.get_or_insert(extent) != extent {
             return Err(Uncut::OtherSize { block });
         }
-        let is_skipped = self.is_skipped;
         let Self {
             allowance, links, ..
         } = self;
         allowance.reserve(&mut self.all_links, 1)?;
         allowance.take(links.len() * size_of::<u32>())?;
-        if is_skipped {
-            let first = self.all_links[0].clone();
-            self.all_links.push(first);
-            return Ok(());
-        }
         let mut met = Vec::with_capacity(links.len());
         for link in links {
             // A block of other rows has not met all links.
@@ -330,7 +290,7 @@ impl Survey {
         Ok(())
     }
 
-    fn finish(mut self, with_c: bool) -> Result<Template, Uncut> {
+    fn finish(mut self) -> Result<Template, Uncut> {
         match self.stopped.take() {
             Some(Stopped::Uncut(uncut)) => return Err(uncut),
             Some(Stopped::Enough) => {}
@@ -342,9 +302,10 @@ impl Survey {
         if let Extend::FirstBlock { blocks } = self.extend {
             // The caller's number may be any. One block's links are held.
             let more = blocks.checked_sub(1).ok_or(Uncut::NoBlock)?;
-            allowance.reserve_exact(&mut links, more)?;
-            allowance.take(more.saturating_mul(size_of_val(&*links[0])))?;
+            // As the list grows in a survey of the whole.
             for _ in 0..more {
+                allowance.reserve(&mut links, 1)?;
+                allowance.take(size_of_val(&*links[0]))?;
                 links.push(links[0].clone());
             }
         }
@@ -362,7 +323,6 @@ impl Survey {
             (block, self.block_rows),
             links,
             self.coefficients,
-            with_c,
             allowance,
         )
     }

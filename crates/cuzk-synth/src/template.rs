@@ -98,17 +98,18 @@ pub struct Template {
     block_rows: Rows,
     with_c: bool,
     digest: [u8; 32],
-    survey_bytes: u64,
+    /// Of the survey.
+    allowance: Allowance,
 }
 
 impl Template {
+    /// With the rows of C, in lists as they grew.
     pub(crate) fn new(
-        (shared, mut shared_rows): (Extent, Rows),
+        (shared, shared_rows): (Extent, Rows),
         apart: Option<Apart>,
-        (block, mut block_rows): (Extent, Rows),
+        (block, block_rows): (Extent, Rows),
         links: Vec<Box<[u32]>>,
         mut coefficients: Coefficients,
-        with_c: bool,
         mut allowance: Allowance,
     ) -> Result<Self, Uncut> {
         coefficients.finish(&mut allowance)?;
@@ -123,15 +124,10 @@ impl Template {
             hash.update(link.to_le_bytes());
         }
         coefficients.hash(&mut hash);
-        for rows in [&mut shared_rows, &mut block_rows] {
+        for rows in [&shared_rows, &block_rows] {
             rows.hash(&mut hash);
-            if !with_c {
-                allowance.give_back(rows.c.bytes());
-                rows.c = Matrix::default();
-            }
-            rows.finish(&mut allowance)?;
         }
-        let this = Self {
+        Ok(Self {
             shared,
             apart,
             block,
@@ -139,12 +135,29 @@ impl Template {
             coefficients,
             shared_rows,
             block_rows,
-            with_c,
+            with_c: true,
             digest: hash.finalize().into(),
-            survey_bytes: allowance.most_bytes() as u64,
-        };
-        debug_assert_eq!(this.bytes(), allowance.held_bytes() as u64);
-        Ok(this)
+            allowance,
+        })
+    }
+
+    /// With no more memory than its rows take, of C `with_c`: one of the first block, once it
+    /// is known to tell the circuit. While a list moves it has two homes, as in the survey, and
+    /// counts with what that held.
+    ///
+    /// # Errors
+    /// [`Uncut::TooLarge`] if that is more than the survey might take.
+    pub fn trimmed(mut self, with_c: bool) -> Result<Self, Uncut> {
+        self.with_c &= with_c;
+        for rows in [&mut self.shared_rows, &mut self.block_rows] {
+            if !with_c {
+                self.allowance.give_back(rows.c.bytes());
+                rows.c = Matrix::default();
+            }
+            rows.finish(&mut self.allowance)?;
+        }
+        debug_assert_eq!(self.bytes(), self.allowance.held_bytes() as u64);
+        Ok(self)
     }
 
     /// What comes before the first block, the constant one included.
@@ -226,7 +239,7 @@ impl Template {
     /// The most bytes that the survey held that found it: the least limit with which it
     /// does.
     pub fn survey_bytes(&self) -> u64 {
-        self.survey_bytes
+        self.allowance.most_bytes() as u64
     }
 
     /// A digest of the three matrices and the numbers of blocks, variables and rows:

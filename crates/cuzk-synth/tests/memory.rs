@@ -57,10 +57,14 @@ impl Wide {
         Ok(())
     }
 
-    fn survey(&self, extend: Extend, limit_bytes: u64) -> Result<Template, Uncut> {
+    fn survey(&self, extend: Extend, with_c: bool, limit_bytes: u64) -> Result<Template, Uncut> {
         let limit_bytes = usize::try_from(limit_bytes).expect("a small limit");
-        survey(CUT, extend, true, limit_bytes, |pass| self.synthesize(pass))
-            .expect("a blank circuit needs no witness")
+        let found = survey(CUT, extend, with_c, limit_bytes, |pass| {
+            self.synthesize(pass)
+        });
+        let found = found.expect("a blank circuit needs no witness")?;
+        assert!(found.bytes() <= limit_bytes as u64);
+        found.trimmed(with_c)
     }
 }
 
@@ -90,7 +94,7 @@ fn what_a_survey_needs_is_enough_and_the_least_that_is() {
         };
         for extend in [Extend::Whole, first] {
             let survey = |limit_bytes| {
-                let template = circuit.survey(extend, limit_bytes)?;
+                let template = circuit.survey(extend, true, limit_bytes)?;
                 assert!(
                     template.bytes() <= template.survey_bytes(),
                     "{circuit:?} {extend:?}"
@@ -108,12 +112,16 @@ fn what_a_survey_needs_is_enough_and_the_least_that_is() {
                 "{circuit:?} {extend:?}"
             );
         }
-        // As a process does that believes what an earlier one wrote of the whole.
-        let need = circuit
-            .survey(Extend::Whole, 1 << 30)
-            .expect("room enough")
-            .survey_bytes();
-        assert!(circuit.survey(first, need).is_ok(), "{circuit:?} {need}");
+        // A process believes what an earlier one wrote, of whichever.
+        for with_c in [true, false] {
+            let found = [Extend::Whole, first].map(|extend| {
+                let template = circuit.survey(extend, with_c, 1 << 30);
+                let template = template.expect("room enough");
+                assert_eq!(template.has_c(), with_c);
+                (template.survey_bytes(), template.bytes())
+            });
+            assert_eq!(found[0], found[1], "{circuit:?}, C: {with_c}");
+        }
     }
 }
 

@@ -44,10 +44,14 @@ impl Engine {
     /// repeats, beside its key, is there. Returns the plan that it carried out, with one
     /// line a consumer.
     ///
-    /// Circuits that repeat are surveyed first, each by one thread, which takes as long
-    /// as one synthesis of the blank circuit; their stored rows have a line in the plan.
-    /// Rows for which there is no room beside the columns of one part are not kept: a
-    /// warning says so, and parts are synthesised whole.
+    /// Circuits that repeat are surveyed first; their stored rows have a line in the plan.
+    /// A survey takes one thread as long as one synthesis of the blank circuit. Where the
+    /// circuit says how many blocks it has ([`CircuitSpec::segments`]) and that the first
+    /// tells the others ([`CircuitSpec::is_uniform`]), that one is read alone, and all threads
+    /// that are free share the comparison of the others with it; each of them reads the whole
+    /// circuit beside its share, without building its rows. Rows for which there is no room
+    /// beside the columns of one part are not kept: a warning says so, and parts are
+    /// synthesised whole.
     ///
     /// The columns of one circuit are not those of another, so naming many takes the
     /// sum of them. Sizes come from capacity hints, or before there are any from the

@@ -4,23 +4,23 @@
 //! Stored rows are there long before it is known that they are the circuit: of a PoRep of
 //! 32 GiB the first of eighteen blocks tells them, and the comparison of the others takes one
 //! thread a minute. So a key is begun from the first block while a few threads compare the
-//! others, each its own, and made anew from a survey of the whole if one differs. A key gets
-//! its name after that, and so does none that is not its circuit's.
+//! others, and made anew from a survey of the whole if one differs. A key gets its name after
+//! that, and so does none that is not its circuit's.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use blstrs::Scalar;
 use cuzk_synth::{
-    Cut, Densities, Extend, QapAtTau, QapAux, QapColumns, Sizes, SynthError, Template, Uncut,
-    count, qap, survey,
+    Comparison, Cut, Densities, Extend, Pass, QapAtTau, QapAux, QapColumns, Sizes, SynthError,
+    Template, Uncut, count, qap, survey,
 };
 use ff::Field;
 use rayon::prelude::*;
 
 use super::{KeygenError, Progress};
 use crate::CircuitSpec;
+use crate::workload::uniform_blocks;
 
 /// Pieces that threads evaluate at the same time: each is a few blocks.
 const PIECES_MAX: usize = 64;
@@ -49,85 +49,66 @@ pub(super) fn read<T: Send>(
         return whole();
     };
     progress("survey", 0, 1);
-    let surveyed = || match look(circuit, cut, Extend::Whole, None)? {
+    let surveyed = || match look(circuit, cut, Extend::Whole)? {
         Ok(template) => stored(&template),
         Err(_) => whole(),
     };
-    let blocks = match circuit.segments() {
-        // Nothing would be gained, or nobody knows how many there are.
-        0 | 1 | usize::MAX => return surveyed(),
-        _ if !circuit.is_uniform() => return surveyed(),
-        blocks => blocks,
-    };
-    let Ok(begun) = look(circuit, cut, Extend::FirstBlock { blocks }, None)? else {
+    let Some(blocks) = uniform_blocks(circuit) else {
         return surveyed();
     };
+    let Ok(begun) = look(circuit, cut, Extend::FirstBlock { blocks })? else {
+        return surveyed();
+    };
+    let comparison = Comparison::new(&begun, cut)?;
     let stop = Arc::new(AtomicBool::new(false));
-    let (made, compared) = std::thread::scope(|scope| {
-        let threads: Vec<_> = shares(blocks)
-            .map(|Range { start: first, end }| {
-                let (stop, want) = (Arc::clone(&stop), begun.digest());
-                let extend = Extend::Compared { first, end };
-                scope.spawn(move || {
-                    let found = look(circuit, cut, extend, Some(stop))?;
-                    Ok(found.is_ok_and(|found| found.digest() == want))
-                })
-            })
-            .collect();
+    let walk = || {
+        let stop = Arc::clone(&stop);
+        comparison.walk(|pass| {
+            pass.give_up_when(move || stop.load(Ordering::Relaxed));
+            circuit.synthesize_blank(pass)
+        })
+    };
+    let (made, walked) = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..walks(blocks)).map(|_| scope.spawn(walk)).collect();
         let made = stored(&begun);
         // What a disk or a device refuses, it refuses whatever the circuit is.
         let is_lost = matches!(&made, Err(KeygenError::Key(_) | KeygenError::Multiplier(_)));
         stop.store(is_lost, Ordering::Relaxed);
-        let compared: Vec<Result<bool, KeygenError>> = threads
-            .into_iter()
-            .map(|thread| {
-                let found = thread.join();
-                found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .collect();
-        (made, compared)
+        let walked = threads.into_iter().map(|thread| {
+            let walked = thread.join();
+            walked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        (made, walked.collect::<Result<(), SynthError>>())
     });
-    let given_up = |found: &Result<bool, KeygenError>| {
-        matches!(found, Err(KeygenError::Circuit(SynthError::GivenUp)))
-    };
-    if compared.iter().any(given_up) {
-        return made;
-    }
-    let compared: Vec<bool> = compared.into_iter().collect::<Result<_, _>>()?;
-    if compared.iter().all(|is_same| *is_same) {
-        return made;
+    match walked {
+        Ok(()) if comparison.is_equal() => return made,
+        Ok(()) => {}
+        Err(SynthError::GivenUp) => return made,
+        Err(error) => return Err(error.into()),
     }
     drop((made, begun));
     surveyed()
 }
 
-/// The blocks but the first, in as many shares as threads compare: each reads the whole
-/// circuit, if in a fraction of the time, and they take cores from those that multiply.
-fn shares(blocks: usize) -> impl Iterator<Item = Range<usize>> {
+/// As many threads as compare: each reads the whole circuit, if in a fraction of the time,
+/// and they take cores from those that multiply.
+fn walks(blocks: usize) -> usize {
     const THREADS_EACH: usize = 3;
-    const SHARES_MAX: usize = 6;
-    let shares = (rayon::current_num_threads() / THREADS_EACH).clamp(1, SHARES_MAX);
-    let each = (blocks - 1).div_ceil(shares);
-    let starts = (1..blocks).step_by(each);
-    starts.map(move |start| start..blocks.min(start + each))
+    const WALKS_MAX: usize = 6;
+    let walks = rayon::current_num_threads() / THREADS_EACH;
+    walks.clamp(1, WALKS_MAX).min(blocks - 1)
 }
 
-/// Surveys the blank circuit, until it is told to stop.
+/// Surveys the blank circuit.
 fn look(
     circuit: &dyn CircuitSpec,
     cut: Cut,
     extend: Extend,
-    stop: Option<Arc<AtomicBool>>,
 ) -> Result<Result<Template, Uncut>, KeygenError> {
     /// Stored rows are a hundredth of what a key takes.
     const LIMIT_BYTES: usize = 1 << 34;
-    let found = survey(cut, extend, true, LIMIT_BYTES, |pass| {
-        if let Some(stop) = stop {
-            pass.give_up_when(move || stop.load(Ordering::Relaxed));
-        }
-        circuit.synthesize_blank(pass)
-    });
-    Ok(found?)
+    let blank = |pass: &mut Pass<'_>| circuit.synthesize_blank(pass);
+    Ok(survey(cut, extend, true, LIMIT_BYTES, blank)?)
 }
 
 /// Two passes over the circuit, each by one thread.

@@ -1,14 +1,22 @@
 //! The survey: whether a circuit repeats where it is said to, found out at its first part
 //! or before the first job.
+//!
+//! At its first part it is the work of one thread: the others have parts of their own. Before
+//! the first job they have not, and where a circuit says that its first block tells the
+//! others, that is read by one thread, and then all compare the others with it. What is kept
+//! is the same, and a circuit of which it is not true is surveyed whole, which says why.
 
 use cuzk_budget::{BudgetError, Reservation};
 use cuzk_gpu::{CColumn, Key};
-use cuzk_synth::{Cut, CutHint, Extend, Pass, Template, Uncut, survey};
+use cuzk_synth::{Comparison, Cut, CutHint, Extend, Pass, SynthError, Template, Uncut, survey};
 
 use super::{Job, Shared, refused, sizes_from_key};
 use crate::config::{Sizing, Synthesis};
+use crate::crew::Unfinished;
 use crate::error::Failure;
+use crate::schedule::Priority;
 use crate::templates::{Found, InUse, Seen, Surveying};
+use crate::workload::uniform_blocks;
 use crate::{CircuitId, CircuitSpec, Obstacle};
 
 /// Bytes that a survey may take, and a template at the most: twice what a challenge of a
@@ -20,6 +28,10 @@ const SURVEY_BYTES_MIN: u64 = 1 << 16;
 
 /// Bytes that a row takes at the most, on the average, in the circuits that are known.
 const BYTES_PER_ROW: u64 = 160;
+
+/// Threads that compare blocks of one circuit, at the most. Each reads the whole circuit, in a
+/// fifth of the time that it takes to compare it: one more of so many makes it hardly shorter.
+const WALKS_MAX: usize = 16;
 
 /// A circuit as what it repeats, or why it is synthesised whole.
 pub(super) type Known = Result<InUse, Obstacle>;
@@ -33,8 +45,9 @@ pub(crate) fn asked(shared: &Shared) -> Result<bool, Obstacle> {
     }
 }
 
-/// Stores the rows of a circuit before a part of it asks for them. None if they are not
-/// asked for, or cannot be stored, which is told: its first part will meet the same.
+/// Stores the rows of a circuit before a part of it asks for them, by a thread of the crew and
+/// those that are free. None if they are not asked for, or cannot be stored, which is told:
+/// its first part will meet the same.
 pub(crate) fn store(shared: &Shared, circuit: &dyn CircuitSpec, key: &Key) -> Option<InUse> {
     let (Ok(true), Some(cut)) = (asked(shared), circuit.cut()) else {
         return None;
@@ -72,7 +85,8 @@ pub(super) struct Look<'a> {
     /// The part that does it.
     pub(super) part: usize,
     pub(super) cut: Cut,
-    /// With which it is given up.
+    /// With which it is given up. Without one it is before the first job, and on a thread of
+    /// the crew.
     pub(super) job: Option<&'a Job>,
 }
 
@@ -188,24 +202,66 @@ impl Look<'_> {
     }
 
     /// By the first block alone, if an earlier survey of the whole found that it tells the
-    /// rest, and it is the one that it saw.
+    /// rest, and it is the one that it saw; or by that and those who compare the rest with it.
     fn survey(&self, memory: Reservation) -> Result<Surveyed, Failure> {
         let seen = self.shared.templates.seen(&self.circuit.id());
-        if let Some(seen) = seen.filter(|seen| seen.is_uniform) {
-            let extend = Extend::FirstBlock {
-                blocks: seen.blocks,
-            };
-            let found = self.look(extend, &memory)?;
-            if let Ok(template) = found
-                && template.digest() == seen.digest
-            {
-                return Ok(Surveyed::Repeats(Box::new(template), memory));
+        let found = match seen {
+            Some(seen) if seen.is_uniform => {
+                let blocks = seen.blocks;
+                let found = self.look(Extend::FirstBlock { blocks }, &memory)?.ok();
+                found.filter(|template| template.digest() == seen.digest)
             }
-        }
-        Ok(match self.look(Extend::Whole, &memory)? {
+            None if self.job.is_none() => self.compared(&memory)?,
+            _ => None,
+        };
+        let found = match found {
+            Some(template) => template.trimmed(self.with_c()),
+            None => self.look(Extend::Whole, &memory)?,
+        };
+        Ok(match found {
             Ok(template) => Surveyed::Repeats(Box::new(template), memory),
             Err(uncut) => Surveyed::Uncut(uncut),
         })
+    }
+
+    /// The first block, if the circuit says that it tells the others and several threads find
+    /// that it does. They hold a row each, in what is reserved for the survey: of that its
+    /// lists leave something when they do not grow any more.
+    fn compared(&self, memory: &Reservation) -> Result<Option<Template>, Failure> {
+        let crew = &self.shared.crew;
+        // Two can share what comes after two blocks.
+        let is_shared = |blocks: &usize| *blocks > 2 && crew.threads() > 1;
+        let Some(blocks) = uniform_blocks(self.circuit).filter(is_shared) else {
+            return Ok(None);
+        };
+        let Ok(template) = self.look(Extend::FirstBlock { blocks }, memory)? else {
+            return Ok(None);
+        };
+        let failed = |source| refused(self.part, source);
+        let comparison = Comparison::new(&template, self.cut).map_err(failed)?;
+        let free_bytes = memory.bytes().saturating_sub(template.bytes());
+        let walk_bytes = comparison.walk_bytes() as u64;
+        let walks = walks(blocks, crew.threads(), free_bytes, walk_bytes);
+        if walks == 0 {
+            return Ok(None);
+        }
+        let walk = |_, ()| comparison.walk(|pass| self.circuit.synthesize_blank(pass));
+        let walked = crew.run_within(Priority::default(), vec![(); walks], || false, walk);
+        walked.map_err(|unfinished| match unfinished {
+            Unfinished::Stopped => failed(SynthError::GivenUp),
+            Unfinished::Failed(source) => failed(source),
+        })?;
+        if !comparison.is_equal() {
+            return Ok(None);
+        }
+        let (threads, blocks) = (walks, template.blocks());
+        tracing::debug!(circuit = %self.circuit.id(), threads, blocks, "its blocks were compared");
+        Ok(Some(template))
+    }
+
+    /// Whether C is evaluated from stored rows.
+    fn with_c(&self) -> bool {
+        self.shared.backends.any().c_column() == CColumn::Synthesised
     }
 
     fn look(
@@ -213,7 +269,6 @@ impl Look<'_> {
         extend: Extend,
         memory: &Reservation,
     ) -> Result<Result<Template, Uncut>, Failure> {
-        let with_c = self.shared.backends.any().c_column() == CColumn::Synthesised;
         let limit_bytes = usize::try_from(memory.bytes()).unwrap_or(usize::MAX);
         let circuit = |pass: &mut Pass<'_>| {
             if let Some(job) = self.job {
@@ -221,9 +276,17 @@ impl Look<'_> {
             }
             self.circuit.synthesize_blank(pass)
         };
-        survey(self.cut, extend, with_c, limit_bytes, circuit)
+        survey(self.cut, extend, self.with_c(), limit_bytes, circuit)
             .map_err(|source| refused(self.part, source))
     }
+}
+
+/// Threads that compare blocks of one circuit with the first, no more than there is memory
+/// for.
+fn walks(blocks: usize, threads: usize, free_bytes: u64, walk_bytes: u64) -> usize {
+    let fitting = free_bytes / walk_bytes.max(1);
+    let most = blocks.saturating_sub(1).min(threads).min(WALKS_MAX);
+    most.min(usize::try_from(fitting).unwrap_or(usize::MAX))
 }
 
 /// What came of a survey.
@@ -241,4 +304,19 @@ pub(super) fn tell_no_memory(circuit: &CircuitId, error: &BudgetError) {
         %error,
         "no memory (memory.limit) for what the circuit repeats"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_share_a_survey_as_have_memory_and_a_block() {
+        for (free_bytes, count) in [(99, 0), (100, 1), (199, 1), (200, 2), (u64::MAX, 5)] {
+            assert_eq!(walks(18, 5, free_bytes, 100), count, "{free_bytes} bytes");
+        }
+        let of = |blocks, threads| walks(blocks, threads, u64::MAX, 100);
+        assert_eq!((of(3, 8), of(18, 1), of(18, 200)), (2, 1, WALKS_MAX));
+        assert_eq!(of(1, 8), 0, "nothing is left to compare");
+    }
 }

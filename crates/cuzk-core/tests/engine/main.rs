@@ -13,6 +13,7 @@ mod logged;
 mod placements;
 mod random;
 mod segments;
+mod shares;
 mod stored;
 mod timelines;
 mod toy;

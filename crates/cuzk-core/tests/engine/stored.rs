@@ -29,9 +29,9 @@ const REGULAR: Chains = Chains::new(None);
 const NO_HINTS: &str = "";
 
 /// What happens before a synthesis.
-type Hook = Arc<dyn Fn(&mut Pass<'_>) -> Result<(), SynthesisError> + Send + Sync>;
+pub(crate) type Hook = Arc<dyn Fn(&mut Pass<'_>) -> Result<(), SynthesisError> + Send + Sync>;
 
-fn nothing() -> Hook {
+pub(crate) fn nothing() -> Hook {
     Arc::new(|_| Ok(()))
 }
 
@@ -145,7 +145,7 @@ fn submit(engine: &Engine, job: &Hooked) -> JobHandle {
     handle.expect("there is room")
 }
 
-fn held(engine: &Engine, consumer: &'static str) -> u64 {
+pub(crate) fn held(engine: &Engine, consumer: &'static str) -> u64 {
     engine.budget().usage().held_by(Consumer(consumer))
 }
 

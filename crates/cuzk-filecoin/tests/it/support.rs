@@ -6,8 +6,8 @@ use blstrs::Scalar;
 use cuzk_core::{Part, Workload};
 use cuzk_filecoin::{FilecoinWorkload, Request};
 use cuzk_synth::{
-    AssignColumns, Explained, Extend, GrownColumns, Sizes, Template, assign_growing, count,
-    explain, survey,
+    AssignColumns, Comparison, Explained, Extend, GrownColumns, Sizes, Template, assign_growing,
+    count, explain, survey,
 };
 use serde_json::Value;
 
@@ -90,6 +90,11 @@ pub(crate) fn check_all(workload: &FilecoinWorkload, constraints: usize) {
         assert_eq!(again.digest(), template.digest());
         assert_eq!(again.densities(), blank.densities);
     }
+    // Each block with the shared variables of its own.
+    let comparison = Comparison::new(&template, cut).expect("it has the rows of C");
+    let walked = comparison.walk(|pass| circuit.synthesize_blank(pass));
+    walked.expect("blank circuits synthesise");
+    assert!(comparison.is_equal());
     for index in 0..workload.part_count() {
         let part = workload.part(index).expect("the part exists");
         let explained = explain(|pass| part.synthesize_whole(pass)).expect("synthesises");
