@@ -5,6 +5,7 @@ mod backends;
 mod devices;
 mod dispatch;
 mod divided;
+mod dropped;
 mod gate;
 mod keygen;
 mod keystore;
