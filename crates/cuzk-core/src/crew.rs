@@ -17,6 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::{Builder, Scope};
 
+use crate::belonging::EngineId;
 use crate::lock::lock;
 use crate::schedule::Priority;
 
@@ -246,9 +247,13 @@ where
         state.left -= 1;
         // One at a time: a helper brings the next itself.
         if state.left > 0 && crew.may_grow(self.turn, state.workers) {
+            let engine = EngineId::of_this_thread();
             let helper = Builder::new()
                 .name("cuzk-segments".to_owned())
-                .spawn_scoped(scope, move || self.work(scope, Role::Helper));
+                .spawn_scoped(scope, move || {
+                    EngineId::enter(engine);
+                    self.work(scope, Role::Helper);
+                });
             // Without a thread the work is done by those there are.
             let helpers = usize::from(helper.is_ok());
             state.workers += helpers;
@@ -309,6 +314,28 @@ mod tests {
             },
         );
         assert_eq!(done, Ok(vec![0, 1, 2, 3]));
+    }
+
+    #[test]
+    fn helpers_work_for_the_engine_of_the_part() {
+        let engine = EngineId::new();
+        let work = move || {
+            EngineId::enter(Some(engine));
+            let (crew, meeting) = (Crew::new(2), Barrier::new(2));
+            let engines = crew.run(
+                NORMAL,
+                vec![(); 2],
+                || false,
+                |_, ()| {
+                    meeting.wait();
+                    Ok::<_, &str>(EngineId::of_this_thread())
+                },
+            );
+            assert_eq!(engines, Ok(vec![Some(engine); 2]));
+        };
+        std::thread::spawn(work).join().expect("as asserted");
+        assert_eq!(EngineId::of_this_thread(), None);
+        assert_ne!(EngineId::new(), engine);
     }
 
     /// Every inner piece waits for the other: they end only if the thread that began them is

@@ -1,4 +1,8 @@
 //! Keys, loaded once and shared by all jobs of a circuit.
+//!
+//! A key whose file has been replaced or written to since it was opened is loaded anew for
+//! the next job; jobs that have it go on with what it was loaded as, and its memory stays
+//! counted until the last of them has ended.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -27,6 +31,9 @@ pub struct KeyStore {
     allow_test: bool,
     budget: Budget,
     keys: Mutex<HashMap<CircuitId, Arc<Mutex<Slot>>>>,
+    /// Keys whose files are others by now, as long as jobs use them. Locked after
+    /// the table, and before no slot that is waited for.
+    replaced: Mutex<Vec<Arc<Mutex<Slot>>>>,
     /// Counts uses that ended, so that each has a number.
     clock: Arc<AtomicU64>,
 }
@@ -49,6 +56,18 @@ impl Slot {
         let unused = Arc::strong_count(&self.uses) == 1;
         let resident = self.resident.as_ref().filter(|_| unused)?;
         Some(resident.bytes())
+    }
+
+    /// Whether it is this key's place.
+    fn has(&self, key: &Key) -> bool {
+        let own = self.key.as_deref();
+        own.is_some_and(|own| std::ptr::eq(own, key))
+    }
+
+    /// Whether anybody has the key, or uses its points.
+    fn is_used(&self) -> bool {
+        let key = self.key.as_ref();
+        key.is_some_and(|key| Arc::strong_count(key) > 1) || Arc::strong_count(&self.uses) > 1
     }
 
     fn lease(&self, store: &KeyStore) -> KeyLease {
@@ -129,6 +148,7 @@ impl KeyStore {
             allow_test: config.allow_test_params,
             budget: budget.clone(),
             keys: Mutex::default(),
+            replaced: Mutex::default(),
             clock: Arc::default(),
         });
         let weak = Arc::downgrade(&store);
@@ -150,7 +170,8 @@ impl KeyStore {
         self.admit(circuit).map(drop)
     }
 
-    /// The key of a circuit, loaded and checked if it is not there yet.
+    /// The key of a circuit, loaded and checked if it is not there yet, or if its file has
+    /// been replaced or written to since.
     ///
     /// # Errors
     /// As [`check_present`](Self::check_present), and [`ProveError::Key`] if the file is
@@ -158,22 +179,77 @@ impl KeyStore {
     pub fn load(&self, circuit: &dyn CircuitSpec) -> Result<Arc<Key>, ProveError> {
         // Asked before the table is locked: this is the workload's code.
         let id = circuit.id();
-        let slot = Arc::clone(self.slots().entry(id).or_default());
-        let mut slot = lock(&slot);
-        let key = match &slot.key {
-            Some(key) => Arc::clone(key),
-            None => {
-                let key = Arc::new(self.open(circuit)?);
-                slot.key = Some(Arc::clone(&key));
-                key
+        self.drop_replaced();
+        loop {
+            let place = Arc::clone(self.slots().entry(id.clone()).or_default());
+            let mut slot = lock(&place);
+            match &slot.key {
+                Some(key) if key.is_replaced() => {
+                    let path = key.path().display();
+                    tracing::warn!(circuit = %id, %path, "the file of the key is another one by now");
+                }
+                Some(key) => return Ok(Arc::clone(key)),
+                None => {
+                    let key = Arc::new(self.open(circuit)?);
+                    slot.key = Some(Arc::clone(&key));
+                    return Ok(key);
+                }
             }
-        };
-        Ok(key)
+            drop(slot);
+            self.replace(&id, place);
+        }
     }
 
-    /// The resident points of a key, if they are in memory.
-    pub(crate) fn lease(&self, circuit: &CircuitId) -> Option<KeyLease> {
-        let slot = Arc::clone(self.slots().get(circuit)?);
+    /// Gives a circuit an empty place instead of this one, whose key stays as long as it is
+    /// used. Somebody else may have done so.
+    fn replace(&self, circuit: &CircuitId, place: Arc<Mutex<Slot>>) {
+        let mut slots = self.slots();
+        if let Some(current) = slots.get_mut(circuit)
+            && Arc::ptr_eq(current, &place)
+        {
+            *current = Arc::default();
+            lock(&self.replaced).push(place);
+        }
+        drop(slots);
+        self.drop_replaced();
+    }
+
+    /// Lets go of replaced keys that nobody uses any more.
+    fn drop_replaced(&self) {
+        let is_used = |place: &Arc<Mutex<Slot>>| try_lock(place).is_none_or(|slot| slot.is_used());
+        let unused: Vec<_> = {
+            let mut replaced = lock(&self.replaced);
+            replaced.extract_if(.., |place| !is_used(place)).collect()
+        };
+        // Freed when nobody waits for the list: giving gigabytes back takes a while.
+        drop(unused);
+    }
+
+    /// The place of a key that somebody has from [`load`](Self::load).
+    fn place_of(&self, circuit: &CircuitId, key: &Key) -> Arc<Mutex<Slot>> {
+        let look = || {
+            // These first: whoever has the circuit's own place may be loading its next key.
+            let replaced = lock(&self.replaced).clone();
+            let current = self.slots().get(circuit).map(Arc::clone);
+            let mut places = replaced.into_iter().chain(current);
+            places.find(|place| lock(place).has(key))
+        };
+        // It may be replaced between the two, and is so once.
+        let place = look().or_else(look);
+        place.expect("a key that somebody has keeps its place")
+    }
+
+    /// Whether the key that the next job of a circuit has is loaded; not while it is being
+    /// loaded.
+    pub fn is_loaded(&self, circuit: &CircuitId) -> bool {
+        let slot = self.slots().get(circuit).map(Arc::clone);
+        let key = slot.and_then(|slot| try_lock(&slot)?.key.clone());
+        key.is_some_and(|key| !key.is_replaced())
+    }
+
+    /// The resident points of a loaded key, if they are in memory.
+    pub(crate) fn lease(&self, circuit: &CircuitId, key: &Key) -> Option<KeyLease> {
+        let slot = self.place_of(circuit, key);
         let slot = lock(&slot);
         slot.resident.as_ref().map(|_| slot.lease(self))
     }
@@ -189,7 +265,7 @@ impl KeyStore {
         key: &Key,
         mut reservation: Reservation,
     ) -> Result<KeyLease, ProveError> {
-        let slot = Arc::clone(self.slots().entry(circuit.clone()).or_default());
+        let slot = self.place_of(circuit, key);
         let mut slot = lock(&slot);
         if slot.resident.is_none() {
             key.load_resident()?;
@@ -201,7 +277,7 @@ impl KeyStore {
 
     /// Brings the points of a loaded key into memory that is free now.
     pub(crate) fn load_points(&self, circuit: &CircuitId, key: &Key) -> Result<(), ProveError> {
-        if self.lease(circuit).is_some() {
+        if self.lease(circuit, key).is_some() {
             return Ok(());
         }
         let reserved = self.budget.try_reserve(KEYS, key.resident_bytes());
@@ -215,6 +291,7 @@ impl KeyStore {
     /// Closes a key that no job uses, and frees its points. Waits while the key is
     /// being loaded.
     pub fn evict(&self, circuit: &CircuitId) -> Eviction {
+        self.drop_replaced();
         let Some(slot) = self.slots().get(circuit).map(Arc::clone) else {
             return Eviction::NotLoaded;
         };
@@ -231,7 +308,8 @@ impl KeyStore {
     }
 
     /// Every key that is loaded, in the order of circuit ids. A key that is being
-    /// loaded or evicted now is left out.
+    /// loaded or evicted now is left out, and so is one that jobs use while a later one of
+    /// its circuit has its place.
     pub fn held(&self) -> Vec<(CircuitId, HeldKey)> {
         let slots: Vec<_> = self
             .slots()
@@ -277,13 +355,13 @@ impl KeyStore {
         Ok((path, test))
     }
 
-    /// The key of a circuit as far as its counts: the loaded one, or the file's head
-    /// without a check of its points.
+    /// The key of a circuit as far as its counts: the loaded one if the next job has it, or
+    /// the file's head without a check of its points.
     pub(crate) fn counts(&self, circuit: &dyn CircuitSpec) -> Result<Arc<Key>, ProveError> {
         let slot = self.slots().get(&circuit.id()).map(Arc::clone);
         // Whoever holds the lock loads the key now, which may take long.
         let loaded = slot.and_then(|slot| slot.try_lock().ok()?.key.clone());
-        if let Some(key) = loaded {
+        if let Some(key) = loaded.filter(|key| !key.is_replaced()) {
             return Ok(key);
         }
         let (path, _) = self.admit(circuit)?;
@@ -307,7 +385,8 @@ impl KeyStore {
     /// Resident keys whose points no part uses, the one first whose last use is the
     /// longest ago.
     fn idle(&self) -> Vec<(u64, Arc<Mutex<Slot>>)> {
-        let slots: Vec<_> = self.slots().values().map(Arc::clone).collect();
+        let mut slots: Vec<_> = self.slots().values().map(Arc::clone).collect();
+        slots.extend(lock(&self.replaced).iter().map(Arc::clone));
         let mut idle: Vec<_> = slots
             .into_iter()
             .filter_map(|slot| {

@@ -46,6 +46,7 @@
 
 mod assemble;
 mod backends;
+mod belonging;
 pub mod config;
 mod crew;
 mod engine;

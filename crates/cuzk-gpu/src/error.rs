@@ -93,7 +93,8 @@ impl BackendError {
     /// Whether the same request would end the same way again, on any device.
     pub fn is_final(&self) -> bool {
         match self {
-            Self::Mismatch { .. } => true,
+            Self::Mismatch { .. }
+            | Self::Key(KeyError::Changed { .. } | KeyError::Rewritten { .. }) => true,
             Self::Lost
             | Self::Key(_)
             | Self::DeviceMemory { .. }
@@ -179,6 +180,12 @@ pub enum KeyError {
         have: u64,
         /// Bytes it had when it was opened.
         want: u64,
+    },
+    /// The file was written to since it was opened, and is as long as before.
+    #[error("key file {} changed while in use: it was written to since it was opened", path.display())]
+    Rewritten {
+        /// The file.
+        path: PathBuf,
     },
     /// The key belongs to another circuit.
     #[error("key file {} does not belong to this circuit: section {section} has {have} points, the circuit wants {want}", path.display())]

@@ -20,6 +20,7 @@ use cuzk_synth::HintStore;
 pub use job::{Blinding, Canceller, JobHandle, JobOptions, PartReport, ProofReply};
 
 use crate::backends::{Backends, DeviceState};
+use crate::belonging::EngineId;
 use crate::config::{Config, KeyTier};
 use crate::crew::Crew;
 use crate::error::ProveError;
@@ -57,8 +58,11 @@ pub struct EngineParts {
 
 /// A running engine. Dropping it cancels its jobs and waits for what runs: for a stage that
 /// hangs until its limit in [`Watchdog`](crate::config::Watchdog), and for ever without
-/// one. Warnings say which stages it waits for.
+/// one. Warnings say which stages it waits for. A workload that drops the last handle of its
+/// own engine, on a thread that the engine called it on, does not wait: the engine ends once
+/// what runs has ended.
 pub struct Engine {
+    id: EngineId,
     shared: Arc<Shared>,
     outbox: Sender<Message>,
     next_job: AtomicU64,
@@ -119,6 +123,7 @@ impl Engine {
                 "engine.parts_in_flight_max leaves slots of devices idle"
             );
         }
+        let id = EngineId::new();
         let (outbox, inbox) = channel();
         let dispatcher =
             Dispatcher::new(Arc::clone(&shared), limits.clone(), outbox.clone(), inbox);
@@ -126,9 +131,13 @@ impl Engine {
         let ended = dispatcher::Ended(Arc::clone(&has_ended));
         let thread = std::thread::Builder::new()
             .name("cuzk-dispatch".to_owned())
-            .spawn(move || dispatcher.run(ended))
+            .spawn(move || {
+                EngineId::enter(Some(id));
+                dispatcher.run(ended);
+            })
             .map_err(|_| ProveError::Thread { stage: "dispatch" })?;
         Ok(Self {
+            id,
             shared,
             outbox,
             next_job: AtomicU64::new(1),
@@ -328,6 +337,13 @@ impl Drop for Engine {
         // Fails only if the dispatcher has ended already.
         let _ = self.outbox.send(Message::Stop);
         if let Some(thread) = self.thread.take() {
+            // That thread waits for the stage that this is part of, or is this one.
+            if EngineId::of_this_thread() == Some(self.id) {
+                tracing::warn!(
+                    "an engine was dropped by its own workload: nobody waits for its end"
+                );
+                return;
+            }
             // Had it panicked, its jobs would have ended as stopped already.
             let _ = thread.join();
         }

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Sender;
 
 use super::table::Message;
+use crate::belonging::EngineId;
 use crate::error::{Failure, ProveError};
 
 /// Runs a stage on a thread of its own. The scheduler bounds how many reserve,
@@ -16,6 +17,8 @@ pub(super) fn spawn<T: Send + 'static>(
     message: impl FnOnce(Result<T, Failure>) -> Message + Send + 'static,
     run: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) {
+    // The dispatcher's.
+    let engine = EngineId::of_this_thread();
     let end = StageEnd {
         stage,
         outbox,
@@ -25,6 +28,7 @@ pub(super) fn spawn<T: Send + 'static>(
     let spawned = std::thread::Builder::new()
         .name(format!("cuzk-{stage}"))
         .spawn(move || {
+            EngineId::enter(engine);
             let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
                 let message = panic_message(panic.as_ref());
                 Err(Failure::ours(ProveError::Panic { stage, message }))

@@ -53,6 +53,10 @@ pub(crate) fn explain(
         }
         Ok(Explained::Satisfied { .. }) => {
             tracing::error!(job = job.label, part, "a proof does not verify");
+            // Of two keys no proof can be made, and trying again does not change that.
+            if let Err(changed) = key.check_unchanged() {
+                return Failure::fatal(changed);
+            }
             if synthesis == Filling::Segments {
                 segments::distrust(shared, job);
             }

@@ -95,9 +95,9 @@ impl Ask<'_> {
     /// Points in memory, whatever that takes.
     fn resident(&self) -> Result<(Granted, Option<KeyLease>), Failure> {
         let id = self.job.circuit.id();
-        if self.shared.keys.lease(&id).is_some() {
+        if self.shared.keys.lease(&id, self.key).is_some() {
             let granted = self.wait(Points::Resident)?;
-            if let Some(lease) = self.shared.keys.lease(&id) {
+            if let Some(lease) = self.shared.keys.lease(&id, self.key) {
                 return Ok((granted, Some(lease)));
             }
             // They were reclaimed while this part waited: ask for them too.
@@ -108,7 +108,7 @@ impl Ask<'_> {
     /// Points in memory if there is room now, and otherwise in the file.
     fn resident_if_room(&self) -> Result<(Granted, Option<KeyLease>), Failure> {
         let id = self.job.circuit.id();
-        let granted = match self.shared.keys.lease(&id) {
+        let granted = match self.shared.keys.lease(&id, self.key) {
             Some(lease) => {
                 let granted = self.acquire(Points::Resident, Waits::No);
                 granted.map(|granted| (granted, Some(lease)))

@@ -5,6 +5,7 @@ mod backends;
 mod devices;
 mod dispatch;
 mod divided;
+mod dropped;
 mod gate;
 mod keygen;
 mod keystore;
@@ -12,6 +13,7 @@ mod limits;
 mod logged;
 mod placements;
 mod random;
+mod replaced;
 mod segments;
 mod shares;
 mod stored;
@@ -37,7 +39,7 @@ use cuzk_core::{
     WorkloadError,
 };
 use cuzk_gpu::KeyError;
-use toy::{Fault, House, Squares, SquaresJob, cpu, make_key};
+use toy::{Fault, House, Squares, SquaresJob, cpu};
 
 const PLENTY: u64 = 1 << 30;
 
@@ -304,17 +306,6 @@ fn an_idle_key_is_closed_and_opened_again() {
     handle.wait().expect("a good job");
     assert!(matches!(evict(20), Eviction::Evicted { .. }));
     assert_eq!(evict(20), Eviction::NotLoaded);
-
-    // An open key stays what it was; once closed, the file that is there counts.
-    std::fs::copy(house.params(21), house.params(90)).expect("copied");
-    let wrong = SquaresJob::new(90, 2, 1);
-    assert!(matches!(prove(&engine, &wrong), Err(ProveError::Key(_))));
-    std::fs::remove_file(house.params(90)).expect("it is there");
-    make_key(house.directory.path(), 90);
-    assert!(matches!(prove(&engine, &wrong), Err(ProveError::Key(_))));
-    assert!(matches!(evict(90), Eviction::Evicted { .. }));
-    permit.send(()).expect("the backend waits");
-    prove(&engine, &wrong).expect("the right key is there");
 }
 
 #[test]

@@ -159,13 +159,7 @@ impl Keys {
     /// If there is no such circuit, or its key is missing or cannot be used.
     pub(super) fn preload(&self, circuit_id: &str) -> Result<PreloadSrsResponse, Status> {
         let circuit = parse(circuit_id)?;
-        let id = circuit.id();
-        let already_loaded = self
-            .engine
-            .keys()
-            .held()
-            .iter()
-            .any(|(held, _)| *held == id);
+        let already_loaded = self.engine.keys().is_loaded(&circuit.id());
         let begun = Instant::now();
         self.engine
             .preload(&circuit)

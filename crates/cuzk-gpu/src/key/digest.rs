@@ -14,7 +14,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// Digest of a file, for comparison with the published one. One thread hashes it.
 ///
 /// # Errors
-/// [`KeyError::Io`] and [`KeyError::Changed`].
+/// [`KeyError::Io`], [`KeyError::Changed`] and [`KeyError::Rewritten`].
 pub fn file_digest(path: &Path) -> Result<String, KeyError> {
     file_digest_with(path, |_, _| ())
 }

@@ -11,10 +11,11 @@
 //! into host memory by [`Key::load_resident`].
 //!
 //! A file may be replaced (by renaming another over it) while a key is open: the
-//! key goes on with the file it opened. A file that becomes shorter or longer is
-//! an error at the next read. A file that is overwritten in place with bytes of
-//! the same length gives proofs that fail the verification which every proof must
-//! pass.
+//! key goes on with the file it opened, and [`Key::is_replaced`] tells whoever would
+//! use it once more. A file that is written to in place, whether its length changes or
+//! not, is an error at the next read; one that was written to and had its time of that
+//! set back gives proofs that fail the verification which every proof must pass, and
+//! [`Key::check_unchanged`] says why.
 
 mod digest;
 mod file;
@@ -136,7 +137,7 @@ impl Key {
         );
         points?;
         digest?;
-        file.check_length()?;
+        file.check_written()?;
         let read_check = match checks.points {
             PointCheck::None => PointCheck::OnCurve,
             PointCheck::OnCurve | PointCheck::Subgroup => PointCheck::None,
@@ -189,6 +190,23 @@ impl Key {
         }
     }
 
+    /// Whether there is a file at the key's path that is another one, or that may have
+    /// other bytes than those it was opened with: by device, inode, length, and the
+    /// nanoseconds at which it was written and changed last. A file that is gone has been
+    /// replaced by nothing.
+    pub fn is_replaced(&self) -> bool {
+        self.file.is_replaced()
+    }
+
+    /// Whether the file that is open is as it was opened. Where nothing but its names
+    /// changed, by a rename or a removal, it is; where its mode did, nobody can tell.
+    ///
+    /// # Errors
+    /// [`KeyError::Changed`], [`KeyError::Rewritten`] and [`KeyError::Io`].
+    pub fn check_unchanged(&self) -> Result<(), KeyError> {
+        self.file.check_unchanged()
+    }
+
     /// Compares the number of points in each section with what a circuit needs.
     ///
     /// # Errors
@@ -227,7 +245,7 @@ impl Key {
     /// Decodes points of a G1 section from the file, in parallel.
     ///
     /// # Errors
-    /// [`KeyError::Point`], [`KeyError::Changed`] and [`KeyError::Io`].
+    /// [`KeyError::Point`], [`KeyError::Changed`], [`KeyError::Rewritten`] and [`KeyError::Io`].
     ///
     /// # Panics
     /// If the section is not a counted one of G1 or has no such range.
@@ -383,7 +401,7 @@ impl Key {
     /// bytes a point.
     ///
     /// # Errors
-    /// [`KeyError::Changed`] and [`KeyError::Io`].
+    /// [`KeyError::Changed`], [`KeyError::Rewritten`] and [`KeyError::Io`].
     ///
     /// # Panics
     /// If the section is not a counted one or has no such range.

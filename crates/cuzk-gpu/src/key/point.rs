@@ -190,7 +190,7 @@ pub(crate) fn read_points<P: Point>(
         span.section,
         span.count
     );
-    file.check_length()?;
+    file.check_written()?;
     let fault = points
         .par_chunks_mut(CHUNK_POINTS)
         .enumerate()

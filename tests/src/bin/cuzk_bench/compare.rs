@@ -21,9 +21,13 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use cuzk_tests::record::Machine;
 
+use crate::overrides::Decided;
 use crate::synth::counting::processor_time;
 use samples::{Head, Sample, Samples};
 use settings::Setting;
+
+/// Keys that a flag decides.
+pub(crate) const DECIDED: &[Decided] = &[("device.policy", "--on"), ("params.directory", "--keys")];
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {

@@ -19,9 +19,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
-use cuzk_core::config::{self, DevicePolicy, KEYS, PointCheck, Value};
+use cuzk_core::config::{self, DevicePolicy, PointCheck};
 use cuzk_core::{CircuitSpec, Config, Workload};
 use cuzk_filecoin::fixture::{self, FixtureOptions};
 use cuzk_filecoin::{FilecoinCircuit, ProofKind, Request, SectorSize};
@@ -30,6 +30,7 @@ use serde_json::Value as Json;
 
 use crate::live::SPANS_MAX;
 use crate::one_proof::peak_anonymous_bytes;
+use crate::overrides::{self, Decided};
 use crate::replay as feeding;
 use checks::check;
 use key::{key, key_bytes};
@@ -43,6 +44,13 @@ const BLINDING_SEED: u64 = 5;
 /// The fewest parts that an engine has in flight of itself: one on a device with one slot,
 /// two that are synthesised, one that waits.
 const PARTS_IN_FLIGHT_MIN: usize = 4;
+
+/// Keys that a flag decides.
+pub(crate) const DECIDED: &[Decided] = &[
+    ("device.policy", "--backend"),
+    ("engine.threads", "--threads"),
+    ("params.directory", "--keys"),
+];
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {
@@ -287,19 +295,8 @@ fn configuration(options: &Options) -> Result<Config> {
         On::Cpu => DevicePolicy::Cpu,
         On::Gpu => DevicePolicy::RequireGpu,
     };
-    let mut overrides: Vec<(&'static str, String, Value)> = Vec::new();
-    for set in &options.set {
-        let (key, value) = assignment(set)?;
-        overrides.push(("--set", key.to_owned(), Value::from_argument(value)));
-    }
+    let overrides = overrides::overrides(&options.set, DECIDED)?;
     Ok(config::load(config, None, &overrides)?.config)
-}
-
-fn assignment(set: &str) -> Result<(&str, &str)> {
-    match set.split_once('=') {
-        Some((key, value)) => Ok((key.trim(), value.trim())),
-        None => bail!("--set {set:?}: want KEY=VALUE"),
-    }
 }
 
 fn new_record(options: &Options) -> Result<Record> {
@@ -336,10 +333,9 @@ fn new_record(options: &Options) -> Result<Record> {
     );
     for set in &options.set {
         command += &format!(" --set {set}");
-        let (name, value) = assignment(set)?;
-        let key = KEYS.iter().find(|key| key.name == name);
-        let key = key.with_context(|| format!("--set {set:?}: no such key"))?;
-        record.tuning.insert(key.name, value.to_owned());
+    }
+    for (key, value) in overrides::named(&options.set)? {
+        record.tuning.insert(key, value);
     }
     record.command = command + " --keys DIR --out DIR";
     Ok(record)

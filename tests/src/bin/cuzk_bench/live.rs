@@ -13,11 +13,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use cuzk_core::config::{self, DevicePolicy, Dispatch, KEYS, PointCheck, Value};
+use cuzk_core::config::{self, DevicePolicy, Dispatch, PointCheck, Value};
 use cuzk_core::{Config, Span};
 use cuzk_filecoin::{ProofKind, SectorSize};
 use cuzk_tests::record::{Case, Record};
 
+use crate::overrides::{self, Decided};
 use feed::Bench;
 use figures::Round;
 use jobs::Jobs;
@@ -25,6 +26,16 @@ use outcome::{case, line, table};
 
 /// Spans that are kept of one engine: what is explained by spans needs all of them.
 pub(crate) const SPANS_MAX: usize = 1 << 21;
+
+/// Keys that a flag decides.
+pub(crate) const DECIDED: &[Decided] = &[
+    ("tuning.dispatch", "--dispatch"),
+    ("device.slots", "--slots"),
+    ("device.policy", "--backend"),
+    ("engine.threads", "--threads"),
+    ("engine.jobs_max", "--jobs"),
+    ("params.directory", "--keys"),
+];
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {
@@ -255,18 +266,8 @@ fn configuration(options: &Options, setting: Setting) -> Result<Config> {
     let slots = i64::try_from(setting.slots)?;
     let slots = Value::Integer(slots);
     overrides.push(("--slots", "device.slots".to_owned(), slots));
-    for set in &options.set {
-        let (key, value) = assignment(set)?;
-        overrides.push(("--set", key.to_owned(), Value::from_argument(value)));
-    }
+    overrides.extend(overrides::overrides(&options.set, DECIDED)?);
     Ok(config::load(config, None, &overrides)?.config)
-}
-
-fn assignment(set: &str) -> Result<(&str, &str)> {
-    let (key, value) = set
-        .split_once('=')
-        .with_context(|| format!("--set {set:?}: want KEY=VALUE"))?;
-    Ok((key.trim(), value.trim()))
 }
 
 /// A burst is of no more parts than there are: columns of more would be allocated for
@@ -314,11 +315,8 @@ fn new_record(options: &Options) -> Result<Record> {
     let tuning = &mut record.tuning;
     tuning.insert("tuning.dispatch", starts.join(", "));
     tuning.insert("device.slots", slots.join(", "));
-    for set in &options.set {
-        let (name, value) = assignment(set)?;
-        let key = KEYS.iter().find(|key| key.name == name);
-        let key = key.with_context(|| format!("--set {set:?}: no such key"))?;
-        tuning.insert(key.name, value.to_owned());
+    for (key, value) in overrides::named(&options.set)? {
+        tuning.insert(key, value);
     }
     Ok(record)
 }
@@ -345,7 +343,15 @@ fn write_spans(options: &Options, file: &Path, setting: Setting, spans: &[Span])
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Live {
+        #[command(flatten)]
+        options: Options,
+    }
 
     #[test]
     fn every_start_is_measured_with_every_number_of_slots() {
@@ -363,6 +369,24 @@ mod tests {
                 "burst, 2 slots"
             ]
         );
+    }
+
+    #[test]
+    fn a_set_that_a_flag_decides_is_refused() {
+        let refused = |set: &str| {
+            let args = [
+                "live", "--kind", "porep", "--keys", "k", "--out", "o", "--set", set,
+            ];
+            let options = Live::try_parse_from(args).expect("flags").options;
+            let setting = settings(&options.dispatch, &options.slots)[0];
+            let config = configuration(&options, setting);
+            config.map(drop).map_err(|error| error.to_string())
+        };
+        for (key, flag) in DECIDED {
+            let error = refused(&format!("{key}=1")).expect_err(key);
+            assert_eq!(error, format!("--set {key}: {flag} says that here"));
+        }
+        refused("tuning.sizing=growing").expect("no flag decides it");
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod key_load;
 mod live;
 mod numbers;
 mod one_proof;
+mod overrides;
 mod params;
 #[cfg(feature = "cuda")]
 mod peer;

@@ -6,8 +6,10 @@ mod reading;
 mod writing;
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::{Duration, SystemTime};
 
 use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError};
 use bellperson::groth16::{Parameters, generate_random_parameters};
@@ -95,6 +97,25 @@ impl Scratch {
         fs::write(self.path(), bytes).expect("writing a temporary file");
     }
 
+    /// Overwrites the file in place and sets the time of that back to what it was.
+    fn overwrite_unnoticed(&self, bytes: &[u8]) {
+        let written = |file: &fs::File| file.metadata().and_then(|metadata| metadata.modified());
+        let file = fs::OpenOptions::new().write(true).open(self.path());
+        let file = file.expect("opening a temporary file");
+        let before = written(&file).expect("when it was written");
+        file.write_all_at(bytes, 0)
+            .expect("writing a temporary file");
+        file.set_modified(before).expect("setting the time back");
+    }
+
+    /// Sets the time of the last write to one that no later write has.
+    fn age(&self) {
+        let file = fs::OpenOptions::new().write(true).open(self.path());
+        let file = file.expect("opening a temporary file");
+        let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+        file.set_modified(long_ago).expect("setting a time");
+    }
+
     /// Names of the files in the directory.
     fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.directory.path()).expect("listing a directory");
@@ -128,6 +149,7 @@ fn in_place(mut fault: KeyError, path: &Path) -> KeyError {
         | KeyError::Trailing { path, .. }
         | KeyError::Point { path, .. }
         | KeyError::Changed { path, .. }
+        | KeyError::Rewritten { path }
         | KeyError::OtherCircuit { path, .. }
         | KeyError::Digest { path, .. }
         | KeyError::TooMany { path, .. }

@@ -97,7 +97,7 @@ fn a_failed_load_leaves_nothing() {
     let key = Key::open(&scratch.path(), &checks(PointCheck::None)).unwrap();
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
-    scratch.overwrite(&bytes);
+    scratch.overwrite_unnoticed(&bytes);
     let fault = key.load_resident().unwrap_err();
     assert!(
         matches!(
@@ -142,8 +142,60 @@ fn a_file_that_shrinks_or_grows_is_an_error() {
 fn a_file_that_is_replaced_is_read_to_the_end() {
     let scratch = Scratch::with(&key_bytes());
     let key = Key::open(&scratch.path(), &checks(PointCheck::None)).unwrap();
+    assert!(!key.is_replaced());
     fs::remove_file(scratch.path()).unwrap();
-    scratch.overwrite(b"something else");
+    assert!(!key.is_replaced(), "by nothing");
+    scratch.overwrite(&key_bytes());
+    assert!(key.is_replaced());
+    assert_eq!(key.g1(Section::H).unwrap()[..], parameters().h[..]);
+    key.check_unchanged().unwrap();
+}
+
+#[test]
+fn a_file_that_is_written_to_in_place_is_an_error() {
+    let bytes = key_bytes();
+    let scratch = Scratch::with(&bytes);
+    scratch.age();
+    let key = Key::open(&scratch.path(), &checks(PointCheck::OnCurve)).unwrap();
+    key.load_resident().unwrap();
+    // The same bytes: nobody can tell, short of reading all of them.
+    scratch.overwrite(&bytes);
+    assert!(key.is_replaced());
+    let mut encoded = [0; 96];
+    for fault in [
+        key.read_g1(Section::H, 0..1).map(drop).unwrap_err(),
+        key.read_g2(0..1).map(drop).unwrap_err(),
+        key.read_encoded(Section::L, 0, &mut encoded).unwrap_err(),
+        key.check_unchanged().unwrap_err(),
+    ] {
+        let fault = in_place(fault, &scratch.path()).to_string();
+        let want = "key file DIR/test.params changed while in use: it was written to since it was \
+                    opened";
+        assert_eq!(fault, want);
+    }
+    // What is in memory stays what it was.
+    assert_eq!(key.g1(Section::H).unwrap()[..], parameters().h[..]);
+}
+
+#[test]
+fn a_file_whose_time_was_set_back_is_told_when_asked() {
+    let bytes = key_bytes();
+    let scratch = Scratch::with(&bytes);
+    let key = Key::open(&scratch.path(), &checks(PointCheck::OnCurve)).unwrap();
+    // The clock of the file system is coarse: written until it has moved on.
+    while !key.is_replaced() {
+        scratch.overwrite_unnoticed(&bytes);
+    }
+    let fault = key.check_unchanged().unwrap_err();
+    assert!(matches!(fault, KeyError::Rewritten { .. }), "{fault}");
+}
+
+#[test]
+fn another_name_of_a_file_is_no_other_file() {
+    let scratch = Scratch::with(&key_bytes());
+    let key = Key::open(&scratch.path(), &checks(PointCheck::OnCurve)).unwrap();
+    fs::hard_link(scratch.path(), scratch.path().with_extension("link")).unwrap();
+    key.check_unchanged().unwrap();
     assert_eq!(key.g1(Section::H).unwrap()[..], parameters().h[..]);
 }
 

@@ -7,6 +7,9 @@ use anyhow::{Context, Result, ensure};
 use cuzk_core::Config;
 use cuzk_core::config::{Value, load};
 
+use super::DECIDED;
+use crate::overrides::refuse_decided;
+
 /// Switches of a workload itself, which no configuration has, begin so.
 const OWN: &str = "bench.";
 
@@ -61,13 +64,14 @@ impl Setting {
     /// The setting over what all have.
     ///
     /// # Errors
-    /// If a switch is not `KEY=VALUE`.
+    /// If a switch is not `KEY=VALUE`, or a flag decides its key.
     pub(super) fn over(&self, common: &[String]) -> Result<Switches> {
         let mut switches = BTreeMap::new();
         for switch in common.iter().chain(&self.switches) {
             let (key, value) = switch.split_once('=').with_context(|| {
                 format!("setting {}: want KEY=VALUE, have {switch:?}", self.name)
             })?;
+            refuse_decided(&format!("setting {}:", self.name), key.trim(), DECIDED)?;
             switches.insert(key.trim().to_owned(), value.trim().to_owned());
         }
         Ok(Switches(switches))
@@ -141,6 +145,10 @@ mod tests {
         assert_eq!(
             wrong("one: tuning"),
             "setting one: want KEY=VALUE, have \"tuning\""
+        );
+        assert_eq!(
+            wrong("one: device.policy=cpu"),
+            "setting one: device.policy: --on says that here"
         );
         assert!(wrong("one: tuning.sizings=exact").contains("did you mean tuning.sizing?"));
         assert_eq!(
