@@ -91,39 +91,31 @@ pub(crate) fn load_with(
     Ok(loaded)
 }
 
-/// Warns of settings of devices that somebody gave and that have no effect, since none
-/// is used.
-pub(crate) fn warn_unused_devices(loaded: &Loaded, engine: &Engine) {
-    let settings = device_settings(loaded);
-    if settings.is_empty() || !engine.devices().is_empty() {
-        return;
+/// Warns of each setting that somebody gave and that has no effect where the engine proves,
+/// and says why no device is used where somebody counts on one.
+pub(crate) fn warn_without_effect(loaded: &Loaded, engine: &Engine) {
+    let on_devices = !engine.devices().is_empty();
+    let settings = loaded.without_effect(on_devices);
+    if !on_devices && (asks_for_devices(loaded) || !settings.is_empty()) {
+        let reason = match loaded.config.device_policy {
+            DevicePolicy::Cpu => "device.policy is \"cpu\"".to_owned(),
+            DevicePolicy::PreferGpu | DevicePolicy::RequireGpu => match cuzk_core::devices() {
+                Err(reason) => reason,
+                Ok(_) => "none of those that are named can be used".to_owned(),
+            },
+        };
+        tracing::warn!(reason, "no device is used");
     }
-    let reason = match loaded.config.device_policy {
-        DevicePolicy::Cpu => "device.policy is \"cpu\"".to_owned(),
-        DevicePolicy::PreferGpu | DevicePolicy::RequireGpu => match cuzk_core::devices() {
-            Err(reason) => reason,
-            Ok(_) => "none of those that are named can be used".to_owned(),
-        },
-    };
-    let settings = settings.join(", ");
-    tracing::warn!(
-        settings,
-        reason,
-        "no device is used, so these settings have no effect"
-    );
+    for setting in settings {
+        tracing::warn!("this setting has no effect: {setting}");
+    }
 }
 
-/// The settings of devices that somebody gave, other than that none be used.
-fn device_settings(loaded: &Loaded) -> Vec<String> {
-    let given = loaded.entries().filter(|(key, _, origin)| {
-        let is_none_wanted = loaded.config.device_policy == DevicePolicy::Cpu;
-        key.starts_with("device.")
-            && **origin != Origin::Default
-            && !(*key == "device.policy" && is_none_wanted)
-    });
-    given
-        .map(|(key, value, origin)| format!("{key} = {value} ({origin})"))
-        .collect()
+/// Whether somebody said that devices are to prove.
+fn asks_for_devices(loaded: &Loaded) -> bool {
+    let mut policies = loaded.entries().filter(|(key, ..)| *key == "device.policy");
+    let is_given = policies.any(|(.., origin)| *origin != Origin::Default);
+    is_given && loaded.config.device_policy != DevicePolicy::Cpu
 }
 
 #[cfg(test)]
@@ -131,24 +123,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_of_devices_are_those_that_somebody_gave() {
-        let given = |overrides: &[(&str, &str)]| {
+    fn devices_are_asked_for_by_a_policy_that_somebody_gave() {
+        let asks = |overrides: &[(&str, &str)]| {
             let overrides: Vec<_> = overrides
                 .iter()
                 .map(|(key, value)| ("--set", (*key).to_owned(), Value::from_argument(value)))
                 .collect();
             let loaded = config::load(Config::new("keys".into()), None, &overrides);
-            device_settings(&loaded.expect("good values"))
+            asks_for_devices(&loaded.expect("good values"))
         };
-        assert!(given(&[("engine.threads", "2")]).is_empty());
-        assert!(given(&[("device.policy", "cpu")]).is_empty());
-        assert_eq!(
-            given(&[("device.policy", "cpu"), ("device.index", "3")]),
-            ["device.index = 3 (--set)"]
-        );
-        assert_eq!(
-            given(&[("device.policy", "prefer-gpu")]),
-            ["device.policy = \"prefer-gpu\" (--set)"]
-        );
+        assert!(!asks(&[("device.index", "3")]));
+        assert!(!asks(&[("device.policy", "cpu")]));
+        assert!(asks(&[("device.policy", "prefer-gpu")]));
     }
 }

@@ -1,15 +1,17 @@
 //! The table of configuration keys: the file format is this table.
 
-use std::time::Duration;
-
 use cuzk_gpu::{DEVICE_SLOTS_MAX, DEVICE_WINDOW_BITS};
 
+use super::acts::Acts;
 use super::device::DeviceChoice;
 use super::serve::{MESSAGE_BYTES_LIMIT, Preload};
 use super::tuning::{
     DevicePolicy, Dispatch, HugePages, KeyTier, Placement, PlacementRefused, Sizing, Synthesis,
 };
-use super::value::{show_address, show_limit, show_text};
+use super::value::{
+    at_least_one, auto_or_parts, seconds, seconds_max, show_address, show_auto, show_limit,
+    show_seconds_max, show_text,
+};
 use super::{Config, Numa, PointCheck, Value};
 
 /// One configuration key.
@@ -18,6 +20,8 @@ pub struct Key {
     pub name: &'static str,
     /// What it does, in one line.
     pub what: &'static str,
+    /// Where it acts.
+    pub acts: Acts,
     /// Sets it from a value; the error says what was wanted.
     pub(super) set: fn(&mut Config, &Value) -> Result<(), String>,
     /// Its value, as the file would have it.
@@ -27,53 +31,15 @@ pub struct Key {
 /// More threads than any machine has cores: a typing error.
 const THREADS_MAX: usize = 4096;
 
-/// More parts than any machine has room for at the same time.
-const PARTS_MAX: usize = 4096;
-
 /// Spans that take less than half a gigabyte.
 const SPANS_LIMIT: usize = 1 << 22;
-
-fn at_least_one(value: &Value) -> Result<usize, String> {
-    match value.count()? {
-        0 => Err("want at least 1, have 0".to_owned()),
-        count => Ok(count),
-    }
-}
-
-/// A number of parts, at least one, or none for "auto".
-fn auto_or_parts(value: &Value) -> Result<Option<usize>, String> {
-    match value {
-        Value::Text(text) if text == "auto" => Ok(None),
-        Value::Integer(_) => match at_least_one(value)? {
-            count if count > PARTS_MAX => Err(format!("want at most {PARTS_MAX}, have {count}")),
-            count => Ok(Some(count)),
-        },
-        other => Err(format!("want \"auto\" or a count, have {other}")),
-    }
-}
-
-fn show_auto(count: Option<usize>) -> String {
-    count.map_or_else(|| "\"auto\"".to_owned(), |count| count.to_string())
-}
-
-fn seconds(value: &Value) -> Result<Duration, String> {
-    Ok(Duration::from_secs(value.count()? as u64))
-}
-
-/// Seconds, or none for 0.
-fn seconds_max(value: &Value) -> Result<Option<Duration>, String> {
-    Ok(Some(seconds(value)?).filter(|max| !max.is_zero()))
-}
-
-fn show_seconds_max(max: Option<Duration>) -> String {
-    max.map_or(0, |max| max.as_secs()).to_string()
-}
 
 /// Every key, in the order of the file.
 pub const KEYS: &[Key] = &[
     Key {
         name: "memory.limit",
         what: "bytes for columns, keys and working memory: \"auto\", \"80%\" or \"16GiB\"",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.memory_limit = value.limit()?;
             Ok(())
@@ -83,6 +49,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "memory.page_locked",
         what: "bytes of these that may be page-locked: \"auto\" (half), a share of the limit or bytes",
+        acts: Acts::OnDevices,
         set: |config, value| {
             config.page_locked_limit = value.limit()?;
             Ok(())
@@ -92,6 +59,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "memory.numa",
         what: "where page-locked memory lies on a host of several memory nodes: auto (on those of the devices) or off",
+        acts: Acts::OnDevices,
         set: |config, value| {
             config.numa = Numa::parse(value.word()?)?;
             Ok(())
@@ -102,6 +70,7 @@ pub const KEYS: &[Key] = &[
         name: "memory.critical_reserve",
         what: "bytes of the limit for parts of the highest priority alone: \"auto\" (a part of the largest urgent \
                circuit in serve.warm), a share or bytes",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.critical_reserve = value.limit()?;
             Ok(())
@@ -111,6 +80,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "engine.threads",
         what: "threads for arithmetic, 0 for one a core",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.threads = match value.count()? {
                 count if count > THREADS_MAX => {
@@ -125,6 +95,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "engine.synthesis_max",
         what: "parts synthesised at the same time: \"auto\" or a count",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.synthesis_max = auto_or_parts(value)?;
             Ok(())
@@ -134,6 +105,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "engine.parts_in_flight_max",
         what: "parts started and not yet proved: \"auto\" or a count",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.parts_in_flight_max = auto_or_parts(value)?;
             Ok(())
@@ -143,6 +115,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "engine.overtaken_seconds_max",
         what: "how long jobs of a higher priority may overtake a job before it moves up one class; 0 for ever",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.overtaken_max = seconds_max(value)?;
             Ok(())
@@ -152,6 +125,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "engine.jobs_max",
         what: "jobs waiting or running; one more is refused",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.jobs_max = at_least_one(value)?;
             Ok(())
@@ -161,6 +135,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "engine.spans_max",
         what: "spans of the timeline that are kept, about 110 bytes each; older ones are dropped and counted",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.spans_max = match value.count()? {
                 count @ 1..=SPANS_LIMIT => count,
@@ -173,6 +148,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "watchdog.synthesis_seconds_max",
         what: "how long a synthesis may take before its job is given up; 0 for ever",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.watchdog.synthesis_max = seconds_max(value)?;
             Ok(())
@@ -182,6 +158,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "watchdog.prove_seconds_max",
         what: "how long a device may have a proof before it is put out of service; 0 for ever",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.watchdog.prove_max = seconds_max(value)?;
             Ok(())
@@ -191,6 +168,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "watchdog.other_seconds_max",
         what: "the same for loading a key, verifying, explaining and completing; 0 for ever",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.watchdog.other_max = seconds_max(value)?;
             Ok(())
@@ -201,6 +179,7 @@ pub const KEYS: &[Key] = &[
         name: "watchdog.told_after_seconds",
         what: "after how long a warning says who waits for memory, or which stages keep an engine \
                from ending; 0 for never",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.watchdog.told_after = seconds_max(value)?;
             Ok(())
@@ -210,6 +189,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "device.policy",
         what: "where proofs are made: cpu, prefer-gpu or require-gpu",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.device_policy = DevicePolicy::parse(value.word()?)?;
             Ok(())
@@ -220,6 +200,7 @@ pub const KEYS: &[Key] = &[
         name: "device.index",
         what: "devices that prove, of those that CUDA_VISIBLE_DEVICES leaves: a number, the beginning of a \
                UUID (\"GPU-2591\"), or several (\"0,1\")",
+        acts: Acts::OnDevices,
         set: |config, value| {
             config.devices = DeviceChoice::read(value)?;
             Ok(())
@@ -229,6 +210,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "device.memory",
         what: "bytes of each device's memory to take at the start: \"auto\" (all that is free), a share or bytes",
+        acts: Acts::OnDevices,
         set: |config, value| {
             config.device_memory_limit = value.limit()?;
             Ok(())
@@ -238,6 +220,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "device.slots",
         what: "proofs with a place on each device at the same time, 1 to 8: while one is computed, the next is uploaded",
+        acts: Acts::OnDevices,
         set: |config, value| {
             config.device_slots = match value.count()? {
                 count @ 1..=DEVICE_SLOTS_MAX => count,
@@ -250,6 +233,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "device.host_keys",
         what: "bytes of page-locked memory for decoded keys that have no room on a device, for each; 0 for none",
+        acts: Acts::OnDevices,
         set: |config, value| {
             config.device_host_keys_bytes = value.bytes()? as u64;
             Ok(())
@@ -259,6 +243,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "params.directory",
         what: "directory of the key files",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.params_directory = value.path()?;
             Ok(())
@@ -268,6 +253,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "params.check",
         what: "what is checked of a key when it is opened: counts, curve or subgroup",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.params_check = PointCheck::parse(value.word()?)?;
             Ok(())
@@ -277,6 +263,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "params.digest",
         what: "whether a key on the published list must have the published digest",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.params_digest = value.bool()?;
             Ok(())
@@ -286,6 +273,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "params.allow_test",
         what: "whether generated, insecure keys are accepted",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.allow_test_params = value.bool()?;
             Ok(())
@@ -295,6 +283,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "hints.file",
         what: "file of the capacity hints; \"\" keeps them in memory",
+        acts: Acts::Everywhere,
         set: |config, value| {
             let word = value.word()?;
             config.hints_file = (!word.is_empty()).then(|| word.into());
@@ -311,6 +300,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "serve.listen",
         what: "address for requests over TCP, unencrypted; \"\" for none",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.serve.listen = value.address()?;
             Ok(())
@@ -320,6 +310,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "serve.socket",
         what: "unix socket for requests; \"\" for none",
+        acts: Acts::Everywhere,
         set: |config, value| {
             let word = value.word()?;
             config.serve.socket = (!word.is_empty()).then(|| word.into());
@@ -334,6 +325,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "serve.socket_mode",
         what: "permission bits of the socket, octal in quotes",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.serve.socket_mode = value.mode()?;
             Ok(())
@@ -343,6 +335,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "serve.metrics_listen",
         what: "address of the metrics page; \"\" for none",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.serve.metrics_listen = value.address()?;
             Ok(())
@@ -352,6 +345,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "serve.preload",
         what: "keys loaded before the server is ready: present or none",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.serve.preload = Preload::parse(value.word()?)?;
             Ok(())
@@ -361,6 +355,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "serve.warm",
         what: "circuits whose columns are allocated before the server is ready (\"porep-32g,snap-32g\")",
+        acts: Acts::Everywhere,
         set: |config, value| {
             let ids = value.word()?.split(',').map(str::trim);
             let mut warm: Vec<String> = Vec::new();
@@ -378,6 +373,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "serve.message_bytes_max",
         what: "bytes of the longest request; a longer one is refused unread",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.serve.message_bytes_max = match value.bytes()? {
                 bytes @ 1..=MESSAGE_BYTES_LIMIT => bytes,
@@ -390,6 +386,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "serve.requests_bytes_max",
         what: "bytes of all requests that are read, wait or run; one more is refused",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.serve.requests_bytes_max = match value.bytes()? {
                 0 => return Err("want at least 1, have 0".to_owned()),
@@ -402,6 +399,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "serve.results_kept_max",
         what: "finished jobs whose results are kept",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.serve.results_kept_max = at_least_one(value)?;
             Ok(())
@@ -411,6 +409,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "serve.results_kept_seconds",
         what: "how long the result of a finished job is kept",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.serve.results_kept = seconds(value)?;
             Ok(())
@@ -420,6 +419,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "serve.drain_seconds",
         what: "time for running jobs to finish when the server is told to end",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.serve.drain_max = seconds(value)?;
             Ok(())
@@ -429,6 +429,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "tuning.c_from_ab",
         what: "take c as a times b: six transforms instead of seven",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.tuning.c_from_ab = value.bool()?;
             Ok(())
@@ -438,6 +439,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "tuning.sizing",
         what: "how columns get their length: exact or growing",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.tuning.sizing = Sizing::parse(value.word()?)?;
             Ok(())
@@ -447,6 +449,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "tuning.synthesis",
         what: "how circuits that repeat are synthesised: segments or whole",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.tuning.synthesis = Synthesis::parse(value.word()?)?;
             Ok(())
@@ -456,6 +459,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "tuning.key_tier",
         what: "where key points are kept between proofs: auto, resident or file",
+        acts: Acts::OnProcessor,
         set: |config, value| {
             config.tuning.key_tier = KeyTier::parse(value.word()?)?;
             Ok(())
@@ -465,6 +469,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "tuning.dispatch",
         what: "when parts start: reactive (when a device will soon have a place for them) or burst",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.tuning.dispatch = Dispatch::parse(value.word()?)?;
             Ok(())
@@ -474,6 +479,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "tuning.placement",
         what: "how columns reach page-locked memory: auto, heap, register, staged or direct",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.tuning.placement = Placement::parse(value.word()?)?;
             Ok(())
@@ -483,6 +489,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "tuning.placement_refused",
         what: "where page-locked memory is refused: wait, fall-back or fail",
+        acts: Acts::PageLocked,
         set: |config, value| {
             config.tuning.placement_refused = PlacementRefused::parse(value.word()?)?;
             Ok(())
@@ -492,6 +499,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "tuning.huge_pages",
         what: "whether columns lie in huge pages: auto (page-locked ones do, where there are any), always or never",
+        acts: Acts::Everywhere,
         set: |config, value| {
             config.tuning.huge_pages = HugePages::parse(value.word()?)?;
             Ok(())
@@ -501,6 +509,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "tuning.key_batch",
         what: "proofs of one key that share each pass of it where it is streamed, 1 to 8; wants twice as many slots",
+        acts: Acts::OnDevices,
         set: |config, value| {
             config.tuning.key_batch = match value.count()? {
                 count @ 1..=DEVICE_SLOTS_MAX => count,
@@ -513,6 +522,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "tuning.early_start",
         what: "on a device, begin a proof when its first column is there, not when all are",
+        acts: Acts::OnDevices,
         set: |config, value| {
             config.tuning.early_start = value.bool()?;
             Ok(())
@@ -522,6 +532,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "tuning.window_bits",
         what: "bits of the windows of a device's multiplications: \"auto\" (by their size) or 10 to 20",
+        acts: Acts::OnDevices,
         set: |config, value| {
             let wanted = auto_or_parts(value)?;
             let bits = wanted.and_then(|bits| u32::try_from(bits).ok());
@@ -537,6 +548,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "tuning.split_on_cpu",
         what: "where proofs are made on a device, sort scalars into zeros, ones and the rest on the processor",
+        acts: Acts::OnDevices,
         set: |config, value| {
             config.tuning.split_on_cpu = value.bool()?;
             Ok(())
@@ -546,6 +558,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "tuning.b_g2_on_cpu",
         what: "where proofs are made on a device, make the sum over the key's b_g2 on the processor",
+        acts: Acts::OnDevices,
         set: |config, value| {
             config.tuning.b_g2_on_cpu = value.bool()?;
             Ok(())
@@ -555,6 +568,7 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "tuning.twin",
         what: "prove on the device and on the processor and compare every step; to find faults",
+        acts: Acts::OnDevices,
         set: |config, value| {
             config.tuning.twin = value.bool()?;
             Ok(())

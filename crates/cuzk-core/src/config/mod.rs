@@ -2,6 +2,7 @@
 //! where it came from. It is parsed once into checked types; nothing below reads a
 //! file or the environment.
 
+mod acts;
 mod device;
 mod keys;
 mod load;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use cuzk_budget::LimitRule;
 
+pub use acts::{Acts, WithoutEffect};
 pub use device::{DeviceChoice, DeviceName};
 pub use keys::KEYS;
 pub use load::{ConfigError, Loaded, Origin, load};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cuzk_budget::LimitRule;
 
@@ -147,6 +148,45 @@ pub(super) fn show_limit(rule: LimitRule) -> String {
         LimitRule::Percent(percent) => format!("\"{percent}%\""),
         LimitRule::Bytes(bytes) => bytes.to_string(),
     }
+}
+
+/// More parts than any machine has room for at the same time.
+const PARTS_MAX: usize = 4096;
+
+pub(super) fn at_least_one(value: &Value) -> Result<usize, String> {
+    match value.count()? {
+        0 => Err("want at least 1, have 0".to_owned()),
+        count => Ok(count),
+    }
+}
+
+/// A number of parts, at least one, or none for "auto".
+pub(super) fn auto_or_parts(value: &Value) -> Result<Option<usize>, String> {
+    match value {
+        Value::Text(text) if text == "auto" => Ok(None),
+        Value::Integer(_) => match at_least_one(value)? {
+            count if count > PARTS_MAX => Err(format!("want at most {PARTS_MAX}, have {count}")),
+            count => Ok(Some(count)),
+        },
+        other => Err(format!("want \"auto\" or a count, have {other}")),
+    }
+}
+
+pub(super) fn show_auto(count: Option<usize>) -> String {
+    count.map_or_else(|| "\"auto\"".to_owned(), |count| count.to_string())
+}
+
+pub(super) fn seconds(value: &Value) -> Result<Duration, String> {
+    Ok(Duration::from_secs(value.count()? as u64))
+}
+
+/// Seconds, or none for 0.
+pub(super) fn seconds_max(value: &Value) -> Result<Option<Duration>, String> {
+    Ok(Some(seconds(value)?).filter(|max| !max.is_zero()))
+}
+
+pub(super) fn show_seconds_max(max: Option<Duration>) -> String {
+    max.map_or(0, |max| max.as_secs()).to_string()
 }
 
 #[cfg(test)]

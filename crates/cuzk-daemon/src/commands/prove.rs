@@ -80,7 +80,7 @@ pub(super) fn prove_request(
     let progress = Progress::start("checking the request");
     let workload = Arc::new(request.workload()?);
     let engine = Engine::from_config(&loaded.config)?;
-    configuration::warn_unused_devices(loaded, &engine);
+    configuration::warn_without_effect(loaded, &engine);
     // A missing key is told before anything takes long.
     engine.keys().check_present(workload.circuit().as_ref())?;
     workload.check_vanilla()?;

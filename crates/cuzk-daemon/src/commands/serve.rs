@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args, serve: &ServeArgs) -> Result<(), Failure> {
     let config = &loaded.config;
     let drawings = Drawings::begin(&serve.draw, None)?;
     let engine = Arc::new(Engine::from_config(config)?);
-    configuration::warn_unused_devices(&loaded, &engine);
+    configuration::warn_without_effect(&loaded, &engine);
     let runtime = Builder::new_multi_thread()
         .worker_threads(LOOP_THREADS)
         .enable_all()
