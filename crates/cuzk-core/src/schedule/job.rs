@@ -67,6 +67,8 @@ pub(super) struct Part {
     pub(super) retries: usize,
     /// Seconds that its synthesis would have taken alone so far.
     pub(super) work_seconds: f64,
+    /// With which priority it was told to wait for memory.
+    pub(super) asked: Priority,
     /// The device that proves it.
     pub(super) device: Option<DeviceIndex>,
     /// The devices that it was started for: those that nobody before it waits for.
@@ -82,6 +84,7 @@ impl Part {
             since: now,
             retries: 0,
             work_seconds: 0.0,
+            asked: Priority::Low,
             device: None,
             bound: DeviceSet::ALL,
             avoids: None,

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cuzk_core::Timeline;
-use cuzk_filecoin::ProofKind;
+use cuzk_filecoin::{Priority, ProofKind};
 use tokio::sync::watch;
 use tonic::Status;
 
@@ -38,6 +38,8 @@ pub(super) struct Job {
     name: String,
     content: Content,
     cancelled: AtomicBool,
+    /// Only goes up.
+    priority: watch::Sender<Priority>,
     /// The engine's side of it, while the engine has it: its spans are many, and only the
     /// answer is asked for later.
     engine: Mutex<Option<InEngine>>,
@@ -48,6 +50,7 @@ pub(super) struct Job {
 /// What a job is known by in the engine.
 struct InEngine {
     give_up: Box<dyn Fn() + Send + Sync>,
+    raise: Box<dyn Fn(Priority) + Send + Sync>,
     timeline: Timeline,
 }
 
@@ -72,6 +75,35 @@ impl Job {
         match known.as_deref() {
             Ok(Some(answer)) => Ok(Arc::clone(answer)),
             _ => Err(status::internal("the job was lost")),
+        }
+    }
+
+    /// The highest priority that it was asked for with.
+    pub(super) fn priority(&self) -> Priority {
+        *self.priority.borrow()
+    }
+
+    /// Waits until it has so high a priority.
+    pub(super) async fn has_priority(&self, wanted: Priority) {
+        // The sender is in `self`, so the channel stays open.
+        let mut priority = self.priority.subscribe();
+        let _ = priority.wait_for(|priority| *priority >= wanted).await;
+    }
+
+    /// Raises its priority, here and in the engine if that has it.
+    fn raise(&self, wanted: Priority) {
+        let in_engine = self.in_engine();
+        let is_higher = self.priority.send_if_modified(|priority| {
+            let is_higher = wanted > *priority;
+            *priority = wanted.max(*priority);
+            is_higher
+        });
+        if !is_higher {
+            return;
+        }
+        tracing::info!(job = self.id, priority = ?wanted, "asked for again with a higher priority");
+        if let Some(in_engine) = &*in_engine {
+            (in_engine.raise)(wanted);
         }
     }
 
@@ -157,7 +189,9 @@ impl Jobs {
         }
     }
 
-    /// The job of a request: the one of the same name and content, or a new one.
+    /// The job of a request: the one of the same name and content, or a new one. A known one
+    /// that is asked for with a higher priority has that from now on; a lower one changes
+    /// nothing, since somebody waits who asked for more.
     ///
     /// # Errors
     /// If the name is another live job's, if there are as many live jobs as may be,
@@ -167,12 +201,16 @@ impl Jobs {
         name: String,
         content: Content,
         kind: ProofKind,
+        priority: Priority,
         now: Instant,
     ) -> Result<Claim, Status> {
         let mut table = self.table();
         table.forget(self.kept, now);
         if let Some(job) = table.by_name.get(&name) {
             if job.content == content && job.answers_again() {
+                if job.is_live() {
+                    job.raise(priority);
+                }
                 return Ok(Claim::Same(Arc::clone(job)));
             }
             if job.is_live() {
@@ -194,6 +232,7 @@ impl Jobs {
             name,
             content,
             cancelled: AtomicBool::new(false),
+            priority: watch::Sender::new(priority),
             engine: Mutex::default(),
             admission: watch::Sender::new(None),
             end: watch::Sender::new(None),
@@ -206,17 +245,29 @@ impl Jobs {
         Ok(Claim::New(job))
     }
 
-    /// The engine has the job now, and is told by `give_up` that nobody wants it. Both are
-    /// kept until the job is [finished](Jobs::finish).
+    /// The engine has the job now, and is told by `give_up` that nobody wants it and by
+    /// `raise` that somebody wants it sooner: at once, if its priority was raised after it was
+    /// `submitted` with another. Both are kept until the job is [finished](Jobs::finish).
     pub(super) fn admit(
         &self,
         job: &Arc<Job>,
+        submitted: Priority,
         give_up: impl Fn() + Send + Sync + 'static,
+        raise: impl Fn(Priority) + Send + Sync + 'static,
         timeline: Timeline,
     ) {
         let mut table = self.table();
-        let give_up = Box::new(give_up);
-        *job.in_engine() = Some(InEngine { give_up, timeline });
+        let mut in_engine = job.in_engine();
+        // Under the lock that it is raised under: once, by this or by whoever comes next.
+        if job.priority() > submitted {
+            raise(job.priority());
+        }
+        *in_engine = Some(InEngine {
+            give_up: Box::new(give_up),
+            raise: Box::new(raise),
+            timeline,
+        });
+        drop(in_engine);
         table.by_id.insert(job.id.clone(), Arc::clone(job));
         job.admission.send_replace(Some(Ok(())));
     }
@@ -369,7 +420,8 @@ mod tests {
 
     fn claim(jobs: &Jobs, name: &str, content: u8, now: Instant) -> Result<Claim, Status> {
         let content = Content::from([content; 32]);
-        jobs.claim(name.to_owned(), content, ProofKind::PoRep, now)
+        let priority = Priority::Normal;
+        jobs.claim(name.to_owned(), content, ProofKind::PoRep, priority, now)
     }
 
     fn new(jobs: &Jobs, name: &str, content: u8, now: Instant) -> Arc<Job> {
@@ -450,6 +502,40 @@ mod tests {
     }
 
     #[test]
+    fn a_known_job_is_raised_and_never_lowered() {
+        let (jobs, now) = (jobs(8), Instant::now());
+        let again = |priority| {
+            let content = Content::from([1; 32]);
+            let claimed = jobs.claim("a".to_owned(), content, ProofKind::PoRep, priority, now);
+            match claimed {
+                Ok(Claim::Same(job) | Claim::New(job)) => job,
+                Err(status) => panic!("{status}"),
+            }
+        };
+        let job = again(Priority::Low);
+        // Before the engine has it, and between its submission and its admission.
+        again(Priority::Normal);
+        assert_eq!(job.priority(), Priority::Normal);
+        let raised = Arc::new(Mutex::new(Vec::new()));
+        let raise = {
+            let raised = Arc::clone(&raised);
+            move |priority| raised.lock().expect("no panic").push(priority)
+        };
+        let timeline = Timeline::start();
+        jobs.admit(&job, Priority::Low, || (), raise, timeline);
+        again(Priority::Low);
+        again(Priority::Critical);
+        again(Priority::Critical);
+        again(Priority::High);
+        let want = [Priority::Normal, Priority::Critical];
+        assert_eq!(*raised.lock().expect("no panic"), want);
+        assert_eq!(job.priority(), Priority::Critical);
+        finish(&jobs, &job, End::Completed, now);
+        again(Priority::Critical);
+        assert_eq!(raised.lock().expect("no panic").len(), 2);
+    }
+
+    #[test]
     fn a_finished_job_keeps_nothing_of_the_engine() {
         let (jobs, now) = (jobs(8), Instant::now());
         let job = new(&jobs, "a", 1, now);
@@ -459,7 +545,7 @@ mod tests {
             let given_up = Arc::clone(&given_up);
             move || given_up.store(true, Ordering::Relaxed)
         };
-        jobs.admit(&job, give_up, timeline.clone());
+        jobs.admit(&job, Priority::Normal, give_up, |_| (), timeline.clone());
         timeline.time("queue", Some(0), || ());
         assert!(job.is_running());
         assert!(jobs.cancel(&job.id, now).expect("known"));
