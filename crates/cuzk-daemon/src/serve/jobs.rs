@@ -1,8 +1,9 @@
 //! The jobs that clients know: by the server's own id and by the name they gave.
 //!
 //! A job is *live* from the moment its request is taken until the engine answers.
-//! Finished jobs are kept for a while and up to a number, so that late waiters and
-//! repeated requests get the result. Everything here is quick and holds one lock;
+//! Finished jobs are kept for a while, so that late waiters and repeated requests get the
+//! result: so many proofs, and as many ends without one, neither of which makes the other
+//! go. Everything here is quick and holds one lock;
 //! waiting happens on channels.
 
 use std::collections::{HashMap, VecDeque};
@@ -24,7 +25,9 @@ use crate::wire::await_proof_response::Status as End;
 /// How long and how many finished jobs are kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
+    /// Proofs, and as many jobs that ended without one.
     pub(super) count_max: usize,
+    /// Nothing is kept for no time: those who wait at the end have it, and nobody later.
     pub(super) age_max: Duration,
 }
 
@@ -165,13 +168,17 @@ pub(super) struct Jobs {
     table: Mutex<Table>,
 }
 
+/// Jobs with when they ended, the first one first.
+type Finished = VecDeque<(Instant, Arc<Job>)>;
+
 #[derive(Default)]
 struct Table {
     count: u64,
     by_id: HashMap<String, Arc<Job>>,
     by_name: HashMap<String, Arc<Job>>,
     live: Vec<Arc<Job>>,
-    finished: VecDeque<(Instant, Arc<Job>)>,
+    proofs: Finished,
+    without_proof: Finished,
     durations: Durations,
     draining: bool,
 }
@@ -284,11 +291,14 @@ impl Jobs {
     pub(super) fn finish(&self, job: &Arc<Job>, answer: AwaitProofResponse, now: Instant) {
         let mut table = self.table();
         self.drop_live(&mut table, job);
-        if answer.status() == End::Completed {
+        let finished = if answer.status() == End::Completed {
             let seconds = now.saturating_duration_since(job.accepted).as_secs_f64();
             table.durations.add(job.kind, seconds);
-        }
-        table.finished.push_back((now, Arc::clone(job)));
+            &mut table.proofs
+        } else {
+            &mut table.without_proof
+        };
+        finished.push_back((now, Arc::clone(job)));
         job.end.send_replace(Some(Arc::new(answer)));
         *job.in_engine() = None;
         table.forget(self.kept, now);
@@ -384,15 +394,17 @@ impl Jobs {
 impl Table {
     /// Drops finished jobs that are too many or too old.
     fn forget(&mut self, kept: Kept, now: Instant) {
-        while let Some((ended, _)) = self.finished.front() {
-            let age = now.saturating_duration_since(*ended);
-            if self.finished.len() <= kept.count_max && age <= kept.age_max {
-                break;
-            }
-            if let Some((_, job)) = self.finished.pop_front() {
-                self.by_id.remove(&job.id);
-                self.drop_name(&job);
-            }
+        let mut gone = Vec::new();
+        for finished in [&mut self.proofs, &mut self.without_proof] {
+            let too_many = finished.len().saturating_sub(kept.count_max);
+            let ages = finished.iter();
+            let ages = ages.map(|(ended, _)| now.saturating_duration_since(*ended));
+            let too_old = ages.take_while(|age| *age >= kept.age_max).count();
+            gone.extend(finished.drain(..too_many.max(too_old)));
+        }
+        for (_, job) in gone {
+            self.by_id.remove(&job.id);
+            self.drop_name(&job);
         }
     }
 
@@ -494,11 +506,52 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(known(now), [false, true, true]);
-        assert_eq!(known(now + KEPT.age_max), [false, true, true]);
-        let later = now + KEPT.age_max + Duration::from_secs(1);
+        let later = now + KEPT.age_max;
+        assert_eq!(known(later - Duration::from_nanos(1)), [false, true, true]);
         assert_eq!(known(later), [false, false, false]);
         assert!(jobs.table().by_name.is_empty());
         new(&jobs, "c", 1, later);
+    }
+
+    /// A client that cancels or fails again and again makes no proof go, nor the other way.
+    #[test]
+    fn proofs_and_ends_without_one_are_kept_apart() {
+        let (jobs, now) = (jobs(8), Instant::now());
+        let end = |name, end| {
+            let job = new(&jobs, name, 1, now);
+            finish(&jobs, &job, end, now);
+            job
+        };
+        let proofs = ["a", "b"].map(|name| end(name, End::Completed));
+        let cancelled = ["c", "d", "e"].map(|name| end(name, End::Cancelled));
+        let failed = end("f", End::Failed);
+        let known = |job: &Arc<Job>| jobs.job(&job.id, now).is_ok();
+        assert!(proofs.iter().all(known));
+        assert_eq!(cancelled.each_ref().map(known), [false, false, true]);
+        assert!(known(&failed));
+        end("g", End::Completed);
+        assert_eq!(proofs.each_ref().map(known), [false, true]);
+        assert!(known(&cancelled[2]) && known(&failed));
+    }
+
+    /// Whatever the clock says meanwhile.
+    #[test]
+    fn what_is_kept_for_no_time_is_not_kept() {
+        let kept = Kept {
+            age_max: Duration::ZERO,
+            ..KEPT
+        };
+        let (jobs, now) = (Jobs::new(8, kept), Instant::now());
+        for end in [End::Completed, End::Failed] {
+            let job = new(&jobs, "a", 1, now);
+            // It is known while it is live, and those who have it get the answer.
+            jobs.admit(&job, Priority::Normal, || (), |_| (), Timeline::start());
+            assert!(jobs.job(&job.id, now).is_ok());
+            finish(&jobs, &job, end, now);
+            assert_eq!(job.end(), Some(end));
+            assert!(jobs.job(&job.id, now).is_err());
+        }
+        assert!(jobs.table().by_name.is_empty() && jobs.table().by_id.is_empty());
     }
 
     #[test]
