@@ -63,6 +63,7 @@ mod placement;
 pub mod schedule;
 mod shapes;
 mod stage;
+mod standing;
 mod templates;
 pub mod timeline;
 mod waits;
@@ -78,7 +79,7 @@ pub use cuzk_gpu::{DeviceReport, DeviceUse, KeyError, KeyTier, USES_ADX, devices
 pub use cuzk_pinned::PoolStats;
 pub use engine::{
     Blinding, Canceller, Engine, EngineParts, JobHandle, JobOptions, PARTS_MAX, PartReport,
-    ProofReply,
+    ProofReply, Raiser,
 };
 pub use error::ProveError;
 pub use filling::{Filling, Obstacle, ObstacleCounters};

@@ -398,7 +398,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "serve.results_kept_max",
-        what: "finished jobs whose results are kept",
+        what: "proofs of finished jobs that are kept, and as many ends of jobs without one",
         acts: Acts::Everywhere,
         set: |config, value| {
             config.serve.results_kept_max = at_least_one(value)?;
@@ -408,7 +408,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "serve.results_kept_seconds",
-        what: "how long the result of a finished job is kept",
+        what: "how long the end of a finished job is kept; with 0 those who wait for it have it, and nobody later",
         acts: Acts::Everywhere,
         set: |config, value| {
             config.serve.results_kept = seconds(value)?;

@@ -29,9 +29,11 @@ pub struct ServeConfig {
     /// Bytes of all requests together that are being read, wait or run; one more
     /// request is refused.
     pub requests_bytes_max: u64,
-    /// Finished jobs that are remembered.
+    /// Proofs of finished jobs that are remembered, and as many jobs that failed or were
+    /// cancelled: those make no proof go.
     pub results_kept_max: usize,
-    /// How long a finished job is remembered.
+    /// How long a finished job is remembered; with none those who wait when it ends have its
+    /// answer, and to those who ask later it is unknown.
     pub results_kept: Duration,
     /// How long running jobs get to finish when the server is told to end.
     pub drain_max: Duration,

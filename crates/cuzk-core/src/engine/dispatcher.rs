@@ -138,6 +138,7 @@ impl Dispatcher {
                 id,
                 job,
                 circuit,
+                priority,
                 width,
                 reply,
                 place,
@@ -147,7 +148,7 @@ impl Dispatcher {
                 let (circuit, _) = *self.circuits.entry(circuit).or_insert_with(number);
                 let event = Event::Submit {
                     job: id,
-                    priority: job.priority,
+                    priority,
                     parts: job.part_count,
                     circuit,
                     width,
@@ -166,6 +167,7 @@ impl Dispatcher {
                 Event::Completed(id)
             }),
             Message::Part(part, stage, result) => self.of_part(part, stage, *result),
+            Message::Raise(job, priority) => vec![Event::Raise { job, priority }],
             Message::Cancel(id) => self.cancel(id),
             // Those that are lost are told whatever was heard.
             Message::Devices => Vec::new(),
@@ -284,6 +286,7 @@ impl Dispatcher {
         match action {
             Action::LoadKey(id) => self.load_key(id),
             Action::Reserve { part, priority } => self.reserve(part, priority),
+            Action::Urge { part, priority } => self.entry(part.job).job.standing.raise(priority),
             Action::Synthesise(part) => {
                 self.start_part("synthesis", part, |shared, job, key, index, data| {
                     let Some(PartData::Reserved(reserved)) = data else {
@@ -415,6 +418,7 @@ impl Dispatcher {
     fn reserve(&mut self, part: PartId, priority: Priority) {
         let shared = Arc::clone(&self.shared);
         let entry = self.entry(part.job);
+        entry.job.standing.raise(priority);
         let attempt = &mut entry.parts[part.index];
         let is_outgrown = matches!(attempt.data, Some(PartData::Outgrown(_)));
         if !is_outgrown {
@@ -432,7 +436,7 @@ impl Dispatcher {
                 Some(PartData::Outgrown(sizes)) => Some(sizes),
                 _ => None,
             };
-            stage::reserve(shared, job, &key, index, priority, outgrown).map(PartData::Reserved)
+            stage::reserve(shared, job, &key, index, outgrown).map(PartData::Reserved)
         });
     }
 
@@ -463,7 +467,7 @@ impl Dispatcher {
             stage,
             move |result| Message::Part(part, number, Box::new(result)),
             move || {
-                if job.cancel.is_cancelled() {
+                if job.standing.is_given_up() {
                     return Err(Failure::fatal(ProveError::Cancelled));
                 }
                 let index = part.index;

@@ -6,7 +6,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use blstrs::Scalar;
-use cuzk_budget::CancelToken;
 use cuzk_gpu::KeyTier;
 use ff::Field;
 use rand_chacha::ChaCha20Rng;
@@ -17,6 +16,7 @@ use crate::Filling;
 use crate::error::ProveError;
 use crate::placement::Placed;
 use crate::schedule::{JobId, Priority};
+use crate::standing::Standing;
 use crate::timeline::Timeline;
 
 /// Where Groth16's blinding scalars come from.
@@ -120,7 +120,7 @@ impl ProofReply {
 pub struct JobHandle {
     id: JobId,
     timeline: Timeline,
-    cancel: CancelToken,
+    standing: Arc<Standing>,
     outbox: Sender<Message>,
     result: Receiver<Result<ProofReply, ProveError>>,
 }
@@ -129,14 +129,14 @@ impl JobHandle {
     pub(super) fn new(
         id: JobId,
         timeline: Timeline,
-        cancel: CancelToken,
+        standing: Arc<Standing>,
         outbox: Sender<Message>,
         result: Receiver<Result<ProofReply, ProveError>>,
     ) -> Self {
         Self {
             id,
             timeline,
-            cancel,
+            standing,
             outbox,
             result,
         }
@@ -162,7 +162,15 @@ impl JobHandle {
     pub fn canceller(&self) -> Canceller {
         Canceller {
             id: self.id,
-            cancel: self.cancel.clone(),
+            standing: Arc::clone(&self.standing),
+            outbox: self.outbox.clone(),
+        }
+    }
+
+    /// Raises the job's priority for those who do not wait for it.
+    pub fn raiser(&self) -> Raiser {
+        Raiser {
+            id: self.id,
             outbox: self.outbox.clone(),
         }
     }
@@ -192,16 +200,33 @@ impl JobHandle {
 #[derive(Clone)]
 pub struct Canceller {
     id: JobId,
-    cancel: CancelToken,
+    standing: Arc<Standing>,
     outbox: Sender<Message>,
 }
 
 impl Canceller {
     /// As [`JobHandle::cancel`]; nothing happens if the job has ended.
     pub fn cancel(&self) {
-        self.cancel.cancel();
+        self.standing.give_up();
         // Fails only if the engine has stopped, and then the job has ended too.
         let _ = self.outbox.send(Message::Cancel(self.id));
+    }
+}
+
+/// Raises the priority of one job, from any thread.
+#[derive(Clone)]
+pub struct Raiser {
+    id: JobId,
+    outbox: Sender<Message>,
+}
+
+impl Raiser {
+    /// From now on the job has this priority, if it is a higher one: what of it has not
+    /// started, or waits for memory or a device, goes before others as if the job had been
+    /// submitted with it. Nothing happens if the job has ended.
+    pub fn raise(&self, priority: Priority) {
+        // Fails only if the engine has stopped, and then the job has ended too.
+        let _ = self.outbox.send(Message::Raise(self.id, priority));
     }
 }
 

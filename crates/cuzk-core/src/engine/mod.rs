@@ -13,11 +13,11 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use cuzk_budget::{Budget, CancelToken};
+use cuzk_budget::Budget;
 use cuzk_gpu::Backend;
 use cuzk_synth::HintStore;
 
-pub use job::{Blinding, Canceller, JobHandle, JobOptions, PartReport, ProofReply};
+pub use job::{Blinding, Canceller, JobHandle, JobOptions, PartReport, ProofReply, Raiser};
 
 use crate::backends::{Backends, DeviceState};
 use crate::belonging::EngineId;
@@ -30,6 +30,7 @@ use crate::placement::{ColumnMemory, Placing};
 use crate::schedule::{JobId, Limits, StageLimits};
 use crate::shapes::Shapes;
 use crate::stage::{self, Job, Shared};
+use crate::standing::Standing;
 use crate::templates::Templates;
 use crate::timeline::{Recorded, Recorder, Sums, Timeline};
 use crate::waits::{MemoryWait, Waits};
@@ -183,7 +184,7 @@ impl Engine {
         let id = JobId(self.next_job.fetch_add(1, Ordering::Relaxed));
         let label = workload.label();
         let recorder = Arc::clone(&self.shared.recorder);
-        let cancel = CancelToken::new();
+        let standing = Arc::new(Standing::new(options.priority));
         let circuit = workload.circuit();
         let (circuit_id, width) = (circuit.id(), self.width(circuit.as_ref()));
         let job = Arc::new(Job {
@@ -192,15 +193,14 @@ impl Engine {
             part_count,
             circuit,
             workload,
-            priority: options.priority,
             blinding: options.blinding,
-            cancel: cancel.clone(),
+            standing: Arc::clone(&standing),
         });
         let (reply, result) = channel();
         let handle = JobHandle::new(
             id,
             job.timeline.clone(),
-            cancel,
+            standing,
             self.outbox.clone(),
             result,
         );
@@ -208,6 +208,7 @@ impl Engine {
             id,
             job,
             circuit: circuit_id,
+            priority: options.priority,
             width,
             reply,
             place,

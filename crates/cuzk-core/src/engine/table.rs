@@ -10,7 +10,7 @@ use cuzk_synth::Sizes;
 use super::RETRIES_MAX;
 use super::job::{Place, ProofReply};
 use crate::error::{Failure, ProveError};
-use crate::schedule::{DeviceIndex, DeviceSet, JobId, PartId};
+use crate::schedule::{DeviceIndex, DeviceSet, JobId, PartId, Priority};
 use crate::stage::{Job, Proved, Reserved, Synthesised, Verified};
 use crate::{CircuitId, Filling};
 
@@ -24,6 +24,8 @@ pub(super) enum Message {
         job: Arc<Job>,
         /// Its circuit.
         circuit: CircuitId,
+        /// Who goes first.
+        priority: Priority,
         /// Whether its synthesis is likely to take all threads.
         width: usize,
         /// Where its end is told.
@@ -37,6 +39,8 @@ pub(super) enum Message {
     Part(PartId, u64, Box<Result<PartData, Failure>>),
     /// A job's proof is encoded, or not.
     Encoded(JobId, Result<Vec<u8>, Failure>),
+    /// A caller wants a job sooner.
+    Raise(JobId, Priority),
     /// A caller gave a job up.
     Cancel(JobId),
     /// Devices may have been lost outside of a proof.
@@ -95,7 +99,7 @@ impl Entry {
     /// memory any longer, and what no stage works on is given back.
     pub(super) fn end(&mut self, error: ProveError) {
         self.error.get_or_insert(error);
-        self.job.cancel.cancel();
+        self.job.standing.give_up();
         for part in &mut self.parts {
             part.data = None;
         }

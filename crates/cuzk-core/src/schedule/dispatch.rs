@@ -295,6 +295,7 @@ impl Scheduler {
         self.enter(id, stage);
         if let (Stage::Reserving, Some(part)) = (stage, self.part(id)) {
             part.bound = bound;
+            part.asked = class;
         }
         actions.push(action);
     }

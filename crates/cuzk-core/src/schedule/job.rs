@@ -65,6 +65,8 @@ pub(super) struct Part {
     pub(super) since: Duration,
     /// Times it was tried again.
     pub(super) retries: usize,
+    /// With which priority it was told to wait for memory.
+    pub(super) asked: Priority,
     /// The device that proves it.
     pub(super) device: Option<DeviceIndex>,
     /// The devices that it was started for: those that nobody before it waits for.
@@ -79,6 +81,7 @@ impl Part {
             stage: Stage::Waiting,
             since: now,
             retries: 0,
+            asked: Priority::Low,
             device: None,
             bound: DeviceSet::ALL,
             avoids: None,

@@ -22,7 +22,8 @@
 //! - a stage that takes longer than its limit is given up, and nothing waits for it any
 //!   more;
 //! - a job that later ones have overtaken for too long moves up one class of priority,
-//!   never to the highest.
+//!   never to the highest; one whose caller wants it sooner moves up to any. Parts of it
+//!   that wait for memory go on waiting with the new class.
 
 #[cfg(test)]
 macro_rules! mutated {
@@ -245,6 +246,14 @@ pub enum Event {
     JobFailed(JobId),
     /// The job's proof was handed over.
     Completed(JobId),
+    /// The caller wants the job's proof sooner: it has this priority from now on, if that is
+    /// a higher one.
+    Raise {
+        /// The job.
+        job: JobId,
+        /// Its priority.
+        priority: Priority,
+    },
     /// The caller wants no proof any more.
     Cancel(JobId),
     /// Time has passed; see [`Scheduler::next_deadline`].
@@ -261,6 +270,14 @@ pub enum Action {
         /// The part.
         part: PartId,
         /// With which priority it waits for them.
+        priority: Priority,
+    },
+    /// The part waits for memory, and its job has moved up: it goes on waiting with this
+    /// priority. Not answered.
+    Urge {
+        /// The part.
+        part: PartId,
+        /// With which priority it waits from now on.
         priority: Priority,
     },
     /// Fill the columns; answered by `Synthesised` or `PartFailed`.
@@ -382,6 +399,7 @@ impl Scheduler {
         self.happen(event, &mut actions);
         self.give_up_late(&mut actions);
         self.raise_overtaken();
+        self.urge(&mut actions);
         self.dispatch(&mut actions);
         actions
     }
@@ -433,6 +451,7 @@ impl Scheduler {
             Event::Completed(id) => {
                 self.jobs.remove(&id);
             }
+            Event::Raise { job, priority } => self.raise(job, priority),
             Event::Cancel(id) => {
                 if self.can_cancel(id)
                     && let Some(job) = self.jobs.get_mut(&id)

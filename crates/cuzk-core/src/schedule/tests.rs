@@ -80,7 +80,7 @@ fn success(action: Action) -> Option<Event> {
         Action::Verify(part) => Some(Event::Verified(part)),
         Action::Explain(part) => Some(Event::PartFailed { part, retry: true }),
         Action::Complete(job) => Some(Event::Completed(job)),
-        Action::Refuse(_) | Action::GiveUp { .. } | Action::Abort(_) => None,
+        Action::Urge { .. } | Action::Refuse(_) | Action::GiveUp { .. } | Action::Abort(_) => None,
     }
 }
 
@@ -171,6 +171,38 @@ fn a_cancelled_job_ends_when_its_last_stage_does() {
         scheduler.step(synthesised(part(1, 0))),
         [Action::Abort(JobId(1))]
     );
+}
+
+/// What waits already for memory goes on with the new priority, what has not started goes
+/// first, and a lower priority changes nothing.
+#[test]
+fn a_job_that_its_caller_raises_goes_first() {
+    let mut scheduler = Timeless::new();
+    let raise = |job, priority| Event::Raise {
+        job: JobId(job),
+        priority,
+    };
+    for job in 1..=3 {
+        scheduler.step(submit(job, Priority::Low, 2));
+    }
+    let first = reserve(part(1, 0), Priority::Low);
+    assert_eq!(scheduler.step(Event::KeyReady(JobId(1))), [first]);
+    for job in 2..=3 {
+        assert_eq!(scheduler.step(Event::KeyReady(JobId(job))), []);
+    }
+    let urge = Action::Urge {
+        part: part(1, 0),
+        priority: Priority::Normal,
+    };
+    assert_eq!(scheduler.step(raise(1, Priority::Normal)), [urge]);
+    assert_eq!(scheduler.step(raise(1, Priority::Low)), []);
+    // It may wait for memory beside one of a lower class.
+    let third = reserve(part(3, 0), Priority::Critical);
+    assert_eq!(scheduler.step(raise(3, Priority::Critical)), [third]);
+    // Of a job that is over, or was none.
+    assert_eq!(scheduler.step(raise(9, Priority::Critical)), []);
+    scheduler.step(Event::Cancel(JobId(2)));
+    assert_eq!(scheduler.step(raise(2, Priority::Critical)), []);
 }
 
 /// Syntheses of two segments leave most of sixteen threads to others; ones that have

@@ -114,4 +114,33 @@ impl Scheduler {
             }
         }
     }
+
+    /// A caller wants a job sooner.
+    pub(super) fn raise(&mut self, id: JobId, priority: Priority) {
+        if let Some(job) = self.jobs.get_mut(&id)
+            && (priority > job.class || mutated!(self, LowersPriorities))
+            && !mutated!(self, ForgetsRaises)
+        {
+            job.class = priority;
+            job.overtaken = None;
+        }
+    }
+
+    /// Parts that wait for memory go on with the class of their job.
+    pub(super) fn urge(&mut self, actions: &mut Vec<Action>) {
+        if mutated!(self, NeverUrges) {
+            return;
+        }
+        let running = self.jobs.iter_mut();
+        for (&id, job) in running.filter(|(_, job)| job.stage == JobStage::Running) {
+            let priority = job.class;
+            for (index, part) in job.parts.iter_mut().enumerate() {
+                if part.stage == Stage::Reserving && part.asked < priority {
+                    part.asked = priority;
+                    let part = PartId { job: id, index };
+                    actions.push(Action::Urge { part, priority });
+                }
+            }
+        }
+    }
 }

@@ -30,11 +30,14 @@ pub(crate) fn explain(
     let variables = key.count(Section::Ic) + key.count(Section::L);
     // The assignment grows as the circuit is read, so up to twice its size is held.
     let bytes = 2 * variables as u64 * size_of::<Scalar>() as u64;
-    let wait = Wait::with_priority(budget_priority(job.priority)).cancelled_by(&job.cancel);
     let waiting = shared.waits.enter(&job.label, part, "explain", bytes);
-    let held = match shared.memory.budget().reserve(EXPLAIN, bytes, &wait) {
+    let held = job.standing.ask(|priority, over| {
+        let wait = Wait::with_priority(budget_priority(priority)).cancelled_by(over);
+        shared.memory.budget().reserve(EXPLAIN, bytes, &wait)
+    });
+    let held = match held {
         Ok(held) => held,
-        Err(_) if job.cancel.is_cancelled() => return Failure::fatal(ProveError::Cancelled),
+        Err(_) if job.standing.is_given_up() => return Failure::fatal(ProveError::Cancelled),
         Err(source) => {
             let what = "the check of a witness whose proof does not verify";
             return Failure::fatal(ProveError::Memory { what, source });

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
-use cuzk_budget::{CancelToken, Reservation};
+use cuzk_budget::Reservation;
 use cuzk_gpu::{CircuitShape, Columns};
 use cuzk_synth::{Pass, SynthError};
 
@@ -37,8 +37,8 @@ use crate::error::{Failure, ProveError};
 use crate::keystore::{KeyLease, KeyStore};
 use crate::metrics::Metrics;
 use crate::placement::{ColumnMemory, Placed, Placing, Way};
-use crate::schedule::Priority;
 use crate::shapes::Shapes;
+use crate::standing::Standing;
 use crate::templates::Templates;
 use crate::timeline::{Recorder, Timeline};
 use crate::waits::Waits;
@@ -80,17 +80,16 @@ pub(crate) struct Job {
     pub(crate) label: String,
     pub(crate) part_count: usize,
     pub(crate) circuit: Arc<dyn CircuitSpec>,
-    pub(crate) priority: Priority,
     pub(crate) blinding: Blinding,
     pub(crate) timeline: Timeline,
-    pub(crate) cancel: CancelToken,
+    pub(crate) standing: Arc<Standing>,
 }
 
 impl Job {
     /// The pass is given up once the job is.
     pub(crate) fn ends(&self, pass: &mut Pass<'_>) {
-        let cancel = self.cancel.clone();
-        pass.give_up_when(move || cancel.is_cancelled());
+        let standing = Arc::clone(&self.standing);
+        pass.give_up_when(move || standing.is_given_up());
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reserve: one request for the columns of a part and the bytes of its proof.
 
-use cuzk_budget::{Consumer, Priority as BudgetPriority, Wait};
+use cuzk_budget::{CancelToken, Consumer, Priority as BudgetPriority, Wait};
 use cuzk_gpu::{CircuitSizes, Column, ColumnLayout, Columns, Key, Section};
 use cuzk_pinned::{AcquireError, AcquireRequest};
 use cuzk_synth::{Sizes, count};
@@ -27,7 +27,6 @@ pub(crate) fn reserve(
     job: &Job,
     key: &Key,
     part: usize,
-    priority: Priority,
     outgrown: Option<Sizes>,
 ) -> Result<Reserved, Failure> {
     let sizes = match (outgrown, shared.shapes.sizes(&job.circuit.id())) {
@@ -41,7 +40,6 @@ pub(crate) fn reserve(
         job,
         key,
         part,
-        priority,
         sizes: to_circuit_sizes(&sizes),
     };
     // Before anything expensive begins.
@@ -87,7 +85,6 @@ struct Ask<'a> {
     job: &'a Job,
     key: &'a Key,
     part: usize,
-    priority: Priority,
     sizes: CircuitSizes,
 }
 
@@ -147,12 +144,23 @@ impl Ask<'_> {
     }
 
     fn acquire(&self, points: Points, waits: Waits) -> Result<Granted, Failure> {
+        let standing = &self.job.standing;
+        standing.ask(|priority, over| self.acquire_at(priority, over, points, waits))
+    }
+
+    /// With a priority, until the wait is over.
+    fn acquire_at(
+        &self,
+        priority: Priority,
+        over: &CancelToken,
+        points: Points,
+        waits: Waits,
+    ) -> Result<Granted, Failure> {
         let Self {
             shared,
             job,
             key,
             part,
-            priority,
             sizes,
         } = *self;
         let lens = column_lens(&shared.backends.any().layout(&sizes));
@@ -169,7 +177,7 @@ impl Ask<'_> {
                 .work_bytes(&sizes, key, tier)
                 .saturating_add(to_load),
             consumer: PARTS,
-            wait: Wait::with_priority(budget_priority(priority)).cancelled_by(&job.cancel),
+            wait: Wait::with_priority(budget_priority(priority)).cancelled_by(over),
         };
         let what = if to_load > 0 {
             "a part and its key"
@@ -187,7 +195,7 @@ impl Ask<'_> {
         granted.map_err(|error| {
             Failure::fatal(match error {
                 PlacementError::Memory(AcquireError::Budget(source))
-                    if job.cancel.is_cancelled() =>
+                    if job.standing.is_given_up() =>
                 {
                     tracing::debug!(%source, part, "the wait for memory was given up");
                     ProveError::Cancelled

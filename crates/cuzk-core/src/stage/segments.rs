@@ -81,9 +81,9 @@ pub(super) fn fill(
         .cut(columns, circuit.segments())
         .map_err(Unwritten::Synth)?;
     let filled = shared.crew.run(
-        job.priority,
+        job.standing.priority(),
         columns.segments,
-        || job.cancel.is_cancelled(),
+        || job.standing.is_given_up(),
         |segment, columns| {
             let fill = || {
                 template.fill(columns, |pass| {

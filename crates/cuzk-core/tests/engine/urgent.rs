@@ -1,8 +1,9 @@
 //! What is there for parts of the highest priority, however much others want.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use cuzk_budget::{Budget, BudgetError, LimitRule};
+use cuzk_budget::{Budget, BudgetError, Consumer, LimitRule};
 use cuzk_core::config::{Placement, PlacementRefused};
 use cuzk_core::schedule::Priority;
 use cuzk_core::{ColumnMemory, Engine, JobHandle, JobOptions, ProveError, Workload};
@@ -175,4 +176,45 @@ fn a_part_of_an_urgent_circuit_that_is_warmed_is_kept() {
     assert_eq!(kept, house.part_bytes(20, KeyTier::File));
     let told = plan.to_string();
     assert!(told.contains("kept for the highest priority"), "{told}");
+}
+
+/// Of two jobs that wait for memory the later one has the higher priority, until the caller of
+/// the other raises that: then its wait goes before, although it had begun.
+#[test]
+fn a_job_that_is_raised_while_it_waits_for_memory_has_it_first() {
+    let house = House::new(&[20]);
+    let (backend, permit) = Faulty::held();
+    let engine = house.engine_on(house.part_bytes(20, KeyTier::File), backend);
+    let all = engine.budget().limit_bytes();
+    let taken = engine.budget().try_reserve(Consumer("test"), all);
+    let taken = taken.expect("nobody has any");
+    let submit = |first, priority| {
+        let options = JobOptions {
+            priority,
+            ..JobOptions::default()
+        };
+        let job = Arc::new(SquaresJob::new(20, first, 1));
+        engine.submit(job, options).expect("there is a place")
+    };
+    let waiting = || -> Vec<String> {
+        let waits = engine.memory_waits().into_iter();
+        waits.map(|wait| wait.job).collect()
+    };
+    let raised = submit(2, Priority::Low);
+    until(|| waiting().len() == 1);
+    let other = submit(3, Priority::Normal);
+    until(|| waiting().len() == 2);
+    raised.raiser().raise(Priority::High);
+    // It waits anew, and so the shorter time.
+    until(|| waiting() == ["squares from 3", "squares from 2"]);
+    until(|| engine.budget().usage().waiters == 2);
+    drop(taken);
+    permit.send(()).expect("the backend waits");
+    let first = raised.wait_for(Duration::from_secs(120));
+    first.expect("it goes first").expect("a good job");
+    assert!(other.wait_for(Duration::ZERO).is_none());
+    permit.send(()).expect("the backend waits");
+    other.wait().expect("a good job");
+    // It has ended, and so nothing happens.
+    raised.raiser().raise(Priority::Critical);
 }

@@ -1,9 +1,13 @@
 //! The jobs that clients know: by the server's own id and by the name they gave.
 //!
 //! A job is *live* from the moment its request is taken until the engine answers.
-//! Finished jobs are kept for a while and up to a number, so that late waiters and
-//! repeated requests get the result. Everything here is quick and holds one lock;
+//! Finished jobs are kept for a while, so that late waiters and repeated requests get the
+//! result: so many proofs, and as many ends without one, neither of which makes the other
+//! go. Everything here is quick and holds one lock;
 //! waiting happens on channels.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cuzk_core::Timeline;
-use cuzk_filecoin::ProofKind;
+use cuzk_filecoin::{Priority, ProofKind};
 use tokio::sync::watch;
 use tonic::Status;
 
@@ -24,7 +28,9 @@ use crate::wire::await_proof_response::Status as End;
 /// How long and how many finished jobs are kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
+    /// Proofs, and as many jobs that ended without one.
     pub(super) count_max: usize,
+    /// Nothing is kept for no time: those who wait at the end have it, and nobody later.
     pub(super) age_max: Duration,
 }
 
@@ -38,6 +44,8 @@ pub(super) struct Job {
     name: String,
     content: Content,
     cancelled: AtomicBool,
+    /// Only goes up.
+    priority: watch::Sender<Priority>,
     /// The engine's side of it, while the engine has it: its spans are many, and only the
     /// answer is asked for later.
     engine: Mutex<Option<InEngine>>,
@@ -48,6 +56,7 @@ pub(super) struct Job {
 /// What a job is known by in the engine.
 struct InEngine {
     give_up: Box<dyn Fn() + Send + Sync>,
+    raise: Box<dyn Fn(Priority) + Send + Sync>,
     timeline: Timeline,
 }
 
@@ -72,6 +81,35 @@ impl Job {
         match known.as_deref() {
             Ok(Some(answer)) => Ok(Arc::clone(answer)),
             _ => Err(status::internal("the job was lost")),
+        }
+    }
+
+    /// The highest priority that it was asked for with.
+    pub(super) fn priority(&self) -> Priority {
+        *self.priority.borrow()
+    }
+
+    /// Waits until it has so high a priority.
+    pub(super) async fn has_priority(&self, wanted: Priority) {
+        // The sender is in `self`, so the channel stays open.
+        let mut priority = self.priority.subscribe();
+        let _ = priority.wait_for(|priority| *priority >= wanted).await;
+    }
+
+    /// Raises its priority, here and in the engine if that has it.
+    fn raise(&self, wanted: Priority) {
+        let in_engine = self.in_engine();
+        let is_higher = self.priority.send_if_modified(|priority| {
+            let is_higher = wanted > *priority;
+            *priority = wanted.max(*priority);
+            is_higher
+        });
+        if !is_higher {
+            return;
+        }
+        tracing::info!(job = self.id, priority = ?wanted, "asked for again with a higher priority");
+        if let Some(in_engine) = &*in_engine {
+            (in_engine.raise)(wanted);
         }
     }
 
@@ -133,13 +171,17 @@ pub(super) struct Jobs {
     table: Mutex<Table>,
 }
 
+/// Jobs with when they ended, the first one first.
+type Finished = VecDeque<(Instant, Arc<Job>)>;
+
 #[derive(Default)]
 struct Table {
     count: u64,
     by_id: HashMap<String, Arc<Job>>,
     by_name: HashMap<String, Arc<Job>>,
     live: Vec<Arc<Job>>,
-    finished: VecDeque<(Instant, Arc<Job>)>,
+    proofs: Finished,
+    without_proof: Finished,
     durations: Durations,
     draining: bool,
 }
@@ -157,7 +199,9 @@ impl Jobs {
         }
     }
 
-    /// The job of a request: the one of the same name and content, or a new one.
+    /// The job of a request: the one of the same name and content, or a new one. A known one
+    /// that is asked for with a higher priority has that from now on; a lower one changes
+    /// nothing, since somebody waits who asked for more.
     ///
     /// # Errors
     /// If the name is another live job's, if there are as many live jobs as may be,
@@ -167,12 +211,16 @@ impl Jobs {
         name: String,
         content: Content,
         kind: ProofKind,
+        priority: Priority,
         now: Instant,
     ) -> Result<Claim, Status> {
         let mut table = self.table();
         table.forget(self.kept, now);
         if let Some(job) = table.by_name.get(&name) {
             if job.content == content && job.answers_again() {
+                if job.is_live() {
+                    job.raise(priority);
+                }
                 return Ok(Claim::Same(Arc::clone(job)));
             }
             if job.is_live() {
@@ -194,6 +242,7 @@ impl Jobs {
             name,
             content,
             cancelled: AtomicBool::new(false),
+            priority: watch::Sender::new(priority),
             engine: Mutex::default(),
             admission: watch::Sender::new(None),
             end: watch::Sender::new(None),
@@ -206,17 +255,29 @@ impl Jobs {
         Ok(Claim::New(job))
     }
 
-    /// The engine has the job now, and is told by `give_up` that nobody wants it. Both are
-    /// kept until the job is [finished](Jobs::finish).
+    /// The engine has the job now, and is told by `give_up` that nobody wants it and by
+    /// `raise` that somebody wants it sooner: at once, if its priority was raised after it was
+    /// `submitted` with another. Both are kept until the job is [finished](Jobs::finish).
     pub(super) fn admit(
         &self,
         job: &Arc<Job>,
+        submitted: Priority,
         give_up: impl Fn() + Send + Sync + 'static,
+        raise: impl Fn(Priority) + Send + Sync + 'static,
         timeline: Timeline,
     ) {
         let mut table = self.table();
-        let give_up = Box::new(give_up);
-        *job.in_engine() = Some(InEngine { give_up, timeline });
+        let mut in_engine = job.in_engine();
+        // Under the lock that it is raised under: once, by this or by whoever comes next.
+        if job.priority() > submitted {
+            raise(job.priority());
+        }
+        *in_engine = Some(InEngine {
+            give_up: Box::new(give_up),
+            raise: Box::new(raise),
+            timeline,
+        });
+        drop(in_engine);
         table.by_id.insert(job.id.clone(), Arc::clone(job));
         job.admission.send_replace(Some(Ok(())));
     }
@@ -233,11 +294,14 @@ impl Jobs {
     pub(super) fn finish(&self, job: &Arc<Job>, answer: AwaitProofResponse, now: Instant) {
         let mut table = self.table();
         self.drop_live(&mut table, job);
-        if answer.status() == End::Completed {
+        let finished = if answer.status() == End::Completed {
             let seconds = now.saturating_duration_since(job.accepted).as_secs_f64();
             table.durations.add(job.kind, seconds);
-        }
-        table.finished.push_back((now, Arc::clone(job)));
+            &mut table.proofs
+        } else {
+            &mut table.without_proof
+        };
+        finished.push_back((now, Arc::clone(job)));
         job.end.send_replace(Some(Arc::new(answer)));
         *job.in_engine() = None;
         table.forget(self.kept, now);
@@ -333,15 +397,17 @@ impl Jobs {
 impl Table {
     /// Drops finished jobs that are too many or too old.
     fn forget(&mut self, kept: Kept, now: Instant) {
-        while let Some((ended, _)) = self.finished.front() {
-            let age = now.saturating_duration_since(*ended);
-            if self.finished.len() <= kept.count_max && age <= kept.age_max {
-                break;
-            }
-            if let Some((_, job)) = self.finished.pop_front() {
-                self.by_id.remove(&job.id);
-                self.drop_name(&job);
-            }
+        let mut gone = Vec::new();
+        for finished in [&mut self.proofs, &mut self.without_proof] {
+            let too_many = finished.len().saturating_sub(kept.count_max);
+            let ages = finished.iter();
+            let ages = ages.map(|(ended, _)| now.saturating_duration_since(*ended));
+            let too_old = ages.take_while(|age| *age >= kept.age_max).count();
+            gone.extend(finished.drain(..too_many.max(too_old)));
+        }
+        for (_, job) in gone {
+            self.by_id.remove(&job.id);
+            self.drop_name(&job);
         }
     }
 
@@ -351,145 +417,5 @@ impl Table {
         if named.is_some_and(|named| Arc::ptr_eq(named, job)) {
             self.by_name.remove(&job.name);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const KEPT: Kept = Kept {
-        count_max: 2,
-        age_max: Duration::from_secs(60),
-    };
-
-    fn jobs(jobs_max: usize) -> Jobs {
-        Jobs::new(jobs_max, KEPT)
-    }
-
-    fn claim(jobs: &Jobs, name: &str, content: u8, now: Instant) -> Result<Claim, Status> {
-        let content = Content::from([content; 32]);
-        jobs.claim(name.to_owned(), content, ProofKind::PoRep, now)
-    }
-
-    fn new(jobs: &Jobs, name: &str, content: u8, now: Instant) -> Arc<Job> {
-        match claim(jobs, name, content, now) {
-            Ok(Claim::New(job)) => job,
-            Ok(Claim::Same(job)) => panic!("attached to {}", job.id),
-            Err(status) => panic!("{status}"),
-        }
-    }
-
-    fn finish(jobs: &Jobs, job: &Arc<Job>, end: End, now: Instant) {
-        jobs.table().by_id.insert(job.id.clone(), Arc::clone(job));
-        let mut answer = AwaitProofResponse::default();
-        answer.set_status(end);
-        jobs.finish(job, answer, now);
-    }
-
-    #[test]
-    fn a_name_stands_for_one_content_while_its_job_is_live() {
-        let (jobs, now) = (jobs(8), Instant::now());
-        let first = new(&jobs, "a", 1, now);
-        assert!(matches!(claim(&jobs, "a", 1, now), Ok(Claim::Same(job)) if job.id == first.id));
-        let conflict = claim(&jobs, "a", 2, now).err().expect("other content");
-        assert_eq!(conflict.code(), tonic::Code::AlreadyExists);
-        assert_eq!(jobs.live(), 1);
-
-        finish(&jobs, &first, End::Completed, now);
-        assert!(matches!(claim(&jobs, "a", 1, now), Ok(Claim::Same(job)) if job.id == first.id));
-        let second = new(&jobs, "a", 2, now);
-        assert_ne!(first.id, second.id);
-        // The first job is known by its id, its name is the second one's.
-        assert!(jobs.job(&first.id, now).is_ok());
-        let back = claim(&jobs, "a", 1, now).err().expect("other content");
-        assert_eq!(back.code(), tonic::Code::AlreadyExists);
-    }
-
-    #[test]
-    fn what_failed_is_tried_again() {
-        let (jobs, now) = (jobs(8), Instant::now());
-        for end in [End::Failed, End::Cancelled] {
-            let first = new(&jobs, "a", 1, now);
-            finish(&jobs, &first, end, now);
-            let again = new(&jobs, "a", 1, now);
-            finish(&jobs, &again, End::Cancelled, now);
-        }
-    }
-
-    #[test]
-    fn jobs_without_a_name_are_all_new() {
-        let (jobs, now) = (jobs(2), Instant::now());
-        assert_ne!(new(&jobs, "", 1, now).id, new(&jobs, "", 1, now).id);
-        let full = claim(&jobs, "", 1, now).err().expect("two are the most");
-        assert_eq!(full.code(), tonic::Code::ResourceExhausted);
-    }
-
-    #[test]
-    fn results_are_kept_up_to_a_number_and_an_age() {
-        let (jobs, now) = (jobs(8), Instant::now());
-        let made: Vec<_> = ["a", "b", "c"]
-            .iter()
-            .map(|name| {
-                let job = new(&jobs, name, 1, now);
-                finish(&jobs, &job, End::Completed, now);
-                job
-            })
-            .collect();
-        let known = |at| {
-            made.iter()
-                .map(|job| jobs.job(&job.id, at).is_ok())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(known(now), [false, true, true]);
-        assert_eq!(known(now + KEPT.age_max), [false, true, true]);
-        let later = now + KEPT.age_max + Duration::from_secs(1);
-        assert_eq!(known(later), [false, false, false]);
-        assert!(jobs.table().by_name.is_empty());
-        new(&jobs, "c", 1, later);
-    }
-
-    #[test]
-    fn a_finished_job_keeps_nothing_of_the_engine() {
-        let (jobs, now) = (jobs(8), Instant::now());
-        let job = new(&jobs, "a", 1, now);
-        let given_up = Arc::new(AtomicBool::new(false));
-        let timeline = Timeline::start();
-        let give_up = {
-            let given_up = Arc::clone(&given_up);
-            move || given_up.store(true, Ordering::Relaxed)
-        };
-        jobs.admit(&job, give_up, timeline.clone());
-        timeline.time("queue", Some(0), || ());
-        assert!(job.is_running());
-        assert!(jobs.cancel(&job.id, now).expect("known"));
-        assert!(given_up.load(Ordering::Relaxed));
-        finish(&jobs, &job, End::Completed, now);
-        assert_eq!(Arc::strong_count(&given_up), 1);
-        assert!(job.in_engine().is_none());
-        // It is known all the same, and nothing is left to give up.
-        assert!(!jobs.cancel(&job.id, now).expect("known"));
-    }
-
-    #[test]
-    fn a_refused_job_leaves_nothing() {
-        let (jobs, now) = (jobs(1), Instant::now());
-        let job = new(&jobs, "a", 1, now);
-        jobs.refuse(&job, status::internal("test"));
-        assert_eq!(jobs.live(), 0);
-        assert!(jobs.job(&job.id, now).is_err());
-        new(&jobs, "a", 2, now);
-    }
-
-    #[test]
-    fn draining_refuses_what_is_new() {
-        let (jobs, now) = (jobs(8), Instant::now());
-        let job = new(&jobs, "a", 1, now);
-        jobs.drain();
-        assert!(matches!(claim(&jobs, "a", 1, now), Ok(Claim::Same(_))));
-        let refused = claim(&jobs, "b", 1, now).err().expect("draining");
-        assert_eq!(refused.code(), tonic::Code::Unavailable);
-        finish(&jobs, &job, End::Completed, now);
-        assert!(matches!(claim(&jobs, "a", 1, now), Ok(Claim::Same(_))));
     }
 }

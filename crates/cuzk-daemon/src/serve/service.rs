@@ -152,9 +152,13 @@ impl State {
         })
         .await?;
         let name = request.request_id.clone();
-        let claimed = self
-            .jobs
-            .claim(name, content, request.proof_kind, Instant::now())?;
+        let claimed = self.jobs.claim(
+            name,
+            content,
+            request.proof_kind,
+            request.priority,
+            Instant::now(),
+        )?;
         let job = match claimed {
             Claim::Same(job) => {
                 drop((request, held));
@@ -173,20 +177,19 @@ impl State {
 
     /// Checks a request and hands it to the engine.
     async fn admit(self: Arc<Self>, job: Arc<Job>, request: ProofRequest, held: Option<Held>) {
-        let urgent = request.priority >= Priority::High;
-        let permit = if urgent {
-            None
-        } else {
+        let permit = tokio::select! {
+            biased;
+            // At once, or as soon as somebody asks for it as an urgent one.
+            () = job.has_priority(Priority::High) => None,
             // The semaphore is never closed.
-            self.checks.acquire().await.ok()
+            permit = self.checks.acquire() => permit.ok(),
         };
         let engine = Arc::clone(&self.engine);
-        let priority = request.priority;
         let checked = off_loop(move || check(&engine, &request)).await;
         drop(permit);
         let started = checked
             .and_then(|checked| checked)
-            .and_then(|workload| self.start(&job, workload, priority, held));
+            .and_then(|workload| self.start(&job, workload, held));
         if let Err(why) = started {
             self.jobs.refuse(&job, why);
         }
@@ -197,13 +200,13 @@ impl State {
         self: &Arc<Self>,
         job: &Arc<Job>,
         workload: FilecoinWorkload,
-        priority: Priority,
         held: Option<Held>,
     ) -> Result<(), Status> {
         if job.is_cancelled() {
             return Err(status::draining());
         }
         let label = workload.label();
+        let priority = job.priority();
         let options = JobOptions {
             priority,
             blinding: Blinding::Fresh,
@@ -216,7 +219,8 @@ impl State {
                 self.note_service();
                 status::refused(&error)
             })?;
-        let (canceller, timeline) = (handle.canceller(), handle.timeline().clone());
+        let (canceller, raiser) = (handle.canceller(), handle.raiser());
+        let timeline = handle.timeline().clone();
         let (state, mine) = (Arc::clone(self), Arc::clone(job));
         // The job is known before its end can be.
         let (known, begin) = std::sync::mpsc::sync_channel(1);
@@ -245,7 +249,9 @@ impl State {
             canceller.cancel();
             return Err(Status::resource_exhausted("no thread can be started"));
         }
-        self.jobs.admit(job, move || canceller.cancel(), timeline);
+        let give_up = move || canceller.cancel();
+        let raise = move |priority| raiser.raise(priority);
+        self.jobs.admit(job, priority, give_up, raise, timeline);
         // The thread waits for exactly this.
         let _ = known.send(());
         Ok(())

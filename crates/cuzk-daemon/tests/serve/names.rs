@@ -1,9 +1,12 @@
 //! Request ids: what is the same job and what is not.
 
+use cuzk_core::Workload;
 use cuzk_daemon::wire::await_proof_response::Status;
+use cuzk_filecoin::Priority;
+use cuzk_filecoin::fixture::FixtureOptions;
 use tonic::Code;
 
-use crate::support::{Server, assert_proof, refusal, window, within};
+use crate::support::{Server, assert_proof, refusal, window, window_of, within};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn eight_clients_with_one_request_are_one_job() {
@@ -123,6 +126,54 @@ async fn a_job_that_waits_is_cancelled_and_was_not_running() {
             .await
             .expect("known"),
     );
+}
+
+/// The engine is given the priority of whoever asks last, if it is the highest so far.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_asked_for_again_as_an_urgent_one_goes_first() {
+    let server = Server::start(|config| config.parts_in_flight_max = Some(1)).await;
+    let mut client = server.client().await;
+    let memory = server.take_memory();
+    // Labels name the miner.
+    let with = |seed, priority| {
+        let options = FixtureOptions {
+            miner_id: 1000 + seed,
+            ..FixtureOptions::default()
+        };
+        let mut request = window_of(seed, &options);
+        request.priority = priority;
+        request
+    };
+    let label = |seed| {
+        let workload = with(seed, Priority::Normal).workload();
+        workload.expect("a request").label()
+    };
+    let first = client.submit(with(1, Priority::High)).await.expect("taken");
+    server.reaches(0, 1).await;
+    let mut jobs = vec![first];
+    for (seed, priority) in [(2, Priority::Normal), (3, Priority::Low)] {
+        jobs.push(client.submit(with(seed, priority)).await.expect("taken"));
+    }
+    server.reaches(2, 1).await;
+    let again = client.submit(with(3, Priority::High)).await.expect("taken");
+    assert_eq!(again.job_id, jobs[2].job_id);
+    // As low as the first time: whoever asked for more still waits.
+    let again = client.submit(with(3, Priority::Low)).await.expect("taken");
+    assert_eq!(again.job_id, jobs[2].job_id);
+    drop(memory);
+    for job in &jobs {
+        assert_proof(&within(client.wait(&job.job_id, None)).await.expect("known"));
+    }
+    let begun: Vec<String> = server
+        .engine
+        .recorded()
+        .spans
+        .iter()
+        .filter(|span| span.name == "queue")
+        .filter_map(|span| Some(span.job.as_ref()?.to_string()))
+        .collect();
+    assert_ne!(label(2), label(3));
+    assert_eq!(begun, [label(1), label(3), label(2)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -242,10 +242,27 @@ fn a_server_says_when_it_is_ready_and_warns_without_keys() {
     assert!(ready.contains("INFO") && ready.contains(told), "{ready}");
 
     // Whatever devices there are, none is used.
-    let unused = ["device.policy=cpu", "device.memory=10GiB"];
-    let log = log_of(&["--params", &params, "--set", unused[0], "--set", unused[1]]);
-    let settings = "settings=\"device.memory = 10737418240 (--set)\"";
-    assert!(log.contains(" WARN ") && log.contains(settings), "{log}");
+    let settings = [
+        "device.policy=cpu",
+        "device.memory=10GiB",
+        "tuning.split_on_cpu=true",
+    ];
+    let given = settings.map(|setting| ["--set", setting]);
+    let log = log_of(&[&["--params", &params][..], given.as_flattened()].concat());
+    let warned = |text: &str| {
+        let lines = log.lines().filter(|line| line.contains(" WARN "));
+        lines.filter(|line| line.contains(text)).count()
+    };
+    assert_eq!(
+        warned("reason=\"device.policy is \\\"cpu\\\"\""),
+        1,
+        "{log}"
+    );
+    for unused in ["device.memory = 10737418240", "tuning.split_on_cpu = true"] {
+        let told = format!("this setting has no effect: {unused} (--set): no device is used");
+        assert_eq!(warned(&told), 1, "{log}");
+    }
+    assert_eq!(warned("has no effect"), 2, "{log}");
 
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| directory.path().join(name).display().to_string();

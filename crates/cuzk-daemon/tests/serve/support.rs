@@ -159,8 +159,12 @@ pub(crate) fn keys() -> &'static Path {
 
 /// A WindowPoSt request; each seed has other bytes.
 pub(crate) fn window(seed: u64) -> Request {
-    let options = FixtureOptions::default();
-    let fixture = generate(ProofKind::WindowPost, SectorSize::KiB2, seed, &options);
+    window_of(seed, &FixtureOptions::default())
+}
+
+/// The same of another deadline.
+pub(crate) fn window_of(seed: u64, options: &FixtureOptions) -> Request {
+    let fixture = generate(ProofKind::WindowPost, SectorSize::KiB2, seed, options);
     let mut file = Vec::new();
     fixture
         .expect("a fixture")

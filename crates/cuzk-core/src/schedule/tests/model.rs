@@ -66,6 +66,8 @@ pub(super) struct ModelPart {
     started_for: DeviceSet,
     failed_on: Option<DeviceIndex>,
     proofs: usize,
+    /// With which priority it waits for memory, or did last.
+    asked: Priority,
 }
 
 pub(super) struct ModelJob {
@@ -146,6 +148,7 @@ impl Model {
                     started_for: DeviceSet::ALL,
                     failed_on: None,
                     proofs: 0,
+                    asked: priority,
                 };
                 let job_of_parts = ModelJob {
                     given: priority,
@@ -189,6 +192,14 @@ impl Model {
             Event::DeviceLost(device) => self.lost[device.0] = true,
             Event::Completed(job) => {
                 self.jobs.remove(&job);
+            }
+            Event::Raise { job, priority } => {
+                if let Some(job) = self.jobs.get_mut(&job)
+                    && priority > job.class
+                {
+                    (job.class, job.overtaken) = (priority, None);
+                    job.given = job.given.max(priority);
+                }
             }
             Event::Cancel(job) => {
                 if let Some(job) = self.jobs.get_mut(&job)
@@ -283,6 +294,19 @@ impl Model {
                 self.check(priority == class, "waits with another priority", &part);
                 self.note_overtaken(part);
                 self.put(part, In(Reserve));
+                self.job(part.job).parts[part.index].asked = priority;
+            }
+            Action::Urge { part, priority } => {
+                let job = self.jobs.get(&part.job);
+                let may = job.is_some_and(|job| {
+                    let waits = &job.parts[part.index];
+                    job.life == Life::Proves
+                        && waits.place == In(Reserve)
+                        && waits.asked < priority
+                        && priority == job.class
+                });
+                self.check(may, "is urged for nothing", &(part, priority));
+                self.job(part.job).parts[part.index].asked = priority;
             }
             Action::Synthesise(part) => {
                 self.check_place(part, After(Reserve), Synthesise);

@@ -87,6 +87,12 @@ mutations! {
     ForgetsWaitsForSlots,
     /// An overtaken job moves up to the highest priority.
     RaisesToTheHighest,
+    /// A caller cannot raise a job.
+    ForgetsRaises,
+    /// A caller that comes again with a lower priority lowers it.
+    LowersPriorities,
+    /// Parts that wait for memory when their job moves up go on with the old priority.
+    NeverUrges,
 }
 
 fn is_caught(run: impl FnOnce()) -> bool {

@@ -99,6 +99,8 @@ impl Draw {
                 parts: 1 + self.below(5),
                 kind: self.below(3),
                 cancel_at: (self.below(12) == 0).then(|| at + self.seconds(20.0)),
+                again: (self.below(4) == 0)
+                    .then(|| (at + self.seconds(20.0), self.one(&PRIORITIES))),
             }
         };
         (0..12).map(arrival).collect()

@@ -71,6 +71,8 @@ pub(super) struct Arrival {
     pub(super) parts: usize,
     pub(super) kind: usize,
     pub(super) cancel_at: Option<f64>,
+    /// When it comes again with another priority.
+    pub(super) again: Option<(f64, Priority)>,
 }
 
 impl Arrival {
@@ -81,6 +83,7 @@ impl Arrival {
             parts,
             kind,
             cancel_at: None,
+            again: None,
         }
     }
 }
@@ -89,6 +92,7 @@ impl Arrival {
 enum Item {
     Submit(usize),
     Cancel(JobId),
+    Raise(JobId, Priority),
     /// A stage ends, by the number of its run.
     End(u64),
 }
@@ -201,6 +205,9 @@ impl World {
             self.put(arrival.at, Item::Submit(index));
             if let Some(at) = arrival.cancel_at {
                 self.put(at, Item::Cancel(JobId(index as u64 + 1)));
+            }
+            if let Some((at, priority)) = arrival.again {
+                self.put(at, Item::Raise(JobId(index as u64 + 1), priority));
             }
         }
         self.arrivals = arrivals;
@@ -353,6 +360,9 @@ impl World {
                 }
             }
             Item::Cancel(job) => self.events.push_back(Event::Cancel(job)),
+            Item::Raise(job, priority) => {
+                self.events.push_back(Event::Raise { job, priority });
+            }
             Item::End(run) => self.end(run),
         }
     }

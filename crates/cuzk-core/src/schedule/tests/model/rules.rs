@@ -219,6 +219,10 @@ impl Model {
                 "is cancelled while it is handed over, or not",
                 id,
             );
+            let waits_below =
+                |part: &ModelPart| part.place == In(Reserve) && part.asked < job.class;
+            let is_urged = job.life != Life::Proves || !job.parts.iter().any(waits_below);
+            self.check(is_urged, "waits with a priority that it had before", id);
             let is_raised = job.class != job.given && job.class == Priority::Critical;
             self.check(!is_raised, "is raised to the highest", id);
         }

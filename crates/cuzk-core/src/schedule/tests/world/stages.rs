@@ -22,6 +22,7 @@ impl World {
             }
             Action::Refuse(_) => {}
             Action::Reserve { part, priority } => self.reserve(part, priority),
+            Action::Urge { part, priority } => self.urge(part, priority),
             Action::Synthesise(part) => self.synthesise(part),
             Action::Prove { part, device } => self.prove(part, device),
             Action::LoadKey(job) | Action::Complete(job) => {
@@ -92,12 +93,26 @@ impl World {
                 .push_back(Event::PartFailed { part, retry: false });
             return;
         }
+        self.wait(part, priority);
+    }
+
+    /// Waits for memory.
+    fn wait(&mut self, part: PartId, priority: Priority) {
         let wait = Wait::with_priority(budget_priority(priority));
         let wait = wait.cancelled_by(&self.cancels[&part.job]);
-        let bytes = self.spec.kinds[kind].bytes;
+        let bytes = self.spec.kinds[self.kind(part.job)].bytes;
         let future = self.budget.reserve_async(Consumer("parts"), bytes, wait);
         self.numbers += 1;
         self.waits.push((self.numbers, part, Box::pin(future)));
+    }
+
+    /// Waits anew, if it has not been granted what it waits for.
+    fn urge(&mut self, part: PartId, priority: Priority) {
+        let waiting = self.waits.iter().position(|(_, of, _)| *of == part);
+        if let Some(waiting) = waiting {
+            drop(self.waits.remove(waiting));
+            self.wait(part, priority);
+        }
     }
 
     pub(super) fn poll_waits(&mut self) {
@@ -316,6 +331,7 @@ fn of(action: Action) -> (JobId, Option<usize>) {
     match action {
         Action::LoadKey(job) | Action::Complete(job) | Action::Abort(job) => (job, None),
         Action::Reserve { part, .. }
+        | Action::Urge { part, .. }
         | Action::Synthesise(part)
         | Action::Prove { part, .. }
         | Action::Verify(part)
