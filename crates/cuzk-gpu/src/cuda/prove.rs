@@ -42,7 +42,7 @@ pub(super) struct Regions {
     pub(super) scratch: Region,
 }
 
-/// Words of the host for the counters of a split, before those for rows and inputs.
+/// Words of the host for the counters of a split, before those for rows and then inputs.
 pub(super) const COUNTER_WORDS: usize = 2;
 
 /// What a proof is made with.
@@ -51,7 +51,7 @@ pub(super) struct Bench<'a> {
     pub(super) regions: &'a Regions,
     pub(super) cutting: Cutting,
     pub(super) clock: &'a Clock,
-    /// Counters, then the inputs until they are uploaded, then rows.
+    /// Counters, then rows, then the inputs.
     pub(super) host: &'a HostWords,
     pub(super) inputs_len: usize,
     pub(super) c_source: CSource,
@@ -65,8 +65,14 @@ pub(super) struct Bench<'a> {
 impl Bench<'_> {
     /// The public inputs, as words.
     pub(super) fn inputs(&self) -> &[u64] {
-        &self.host.words()[COUNTER_WORDS..][..self.inputs_len * 4]
+        &self.host.words()[inputs_at(self.regions.rows.bytes())..][..self.inputs_len * 4]
     }
+}
+
+/// Behind the words for rows of so many bytes: sums may be fetched before the inputs are
+/// uploaded.
+fn inputs_at(rows_bytes: u64) -> usize {
+    COUNTER_WORDS + rows_bytes as usize / 8
 }
 
 /// What a slot has for life: its events, and its words of the host.
@@ -95,11 +101,12 @@ impl Seat {
         inputs: &[Scalar],
     ) -> Result<(), BackendError> {
         self.clock.restart(device)?;
-        let words = COUNTER_WORDS + (rows_bytes as usize / 8).max(inputs.len() * 4);
+        let inputs_at = inputs_at(rows_bytes);
+        let words = inputs_at + inputs.len() * 4;
         if words > self.host.len() {
             self.host = HostWords::new(device, words.next_power_of_two())?;
         }
-        let to = &mut self.host.words_mut()[COUNTER_WORDS..];
+        let to = &mut self.host.words_mut()[inputs_at..];
         for (words, scalar) in to.chunks_exact_mut(4).zip(inputs) {
             // SAFETY: a scalar is four 64-bit limbs in memory.
             words.copy_from_slice(&unsafe { std::mem::transmute::<Scalar, [u64; 4]>(*scalar) });
