@@ -18,7 +18,7 @@ use super::resident::ResidentShape;
 use super::rows::RowPoint;
 use super::staging::Staging;
 use super::upload::Arrivals;
-use super::watch::{show_quotient, show_uploaded};
+use super::watch::{show_assignment, show_columns, show_quotient};
 use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::ntt::vanishing_inverse;
 use crate::device::sorted::{Sorted, SortedQueries};
@@ -36,7 +36,10 @@ pub(super) struct Regions {
     pub(super) a: Region,
     pub(super) b: Region,
     pub(super) c: Region,
+    /// That of b, where the assignment comes after the transforms.
     pub(super) assignment: Region,
+    /// What is free after the transforms, for gathered points and scalars.
+    pub(super) spare: Region,
     pub(super) rows: Region,
     pub(super) counters: Region,
     pub(super) scratch: Region,
@@ -194,9 +197,13 @@ pub(super) async fn transform(
     sizes: &CircuitSizes,
 ) -> Result<(), BackendError> {
     let device = bench.device;
+    let is_late = arrivals.is_late();
     if let Some(watch) = bench.watch {
-        arrivals.all().await?;
-        show_uploaded(device, watch, bench.regions, sizes)?;
+        arrivals.before_transforms().await?;
+        show_columns(device, watch, bench.regions, sizes)?;
+        if !is_late {
+            show_assignment(device, watch, bench.regions, sizes)?;
+        }
     }
     let begun = bench.clock.begin(device, Lane::Compute)?;
     quotient_left(bench, sizes.domain())?;
@@ -205,10 +212,16 @@ pub(super) async fn transform(
     let begun = bench.clock.begin(device, Lane::Compute)?;
     quotient(bench, sizes.domain())?;
     bench.clock.end(device, begun, "ntt", 0)?;
-    match bench.watch {
-        Some(watch) => show_quotient(device, watch, bench.regions, sizes),
-        None => Ok(()),
+    arrivals.transformed(device)?;
+    let Some(watch) = bench.watch else {
+        return Ok(());
+    };
+    if is_late {
+        // The turn is kept, which no upload waits for.
+        arrivals.all().await?;
+        show_assignment(device, watch, bench.regions, sizes)?;
     }
+    show_quotient(device, watch, bench.regions, sizes)
 }
 
 /// Queues the sums of what was transformed, piece by piece in the order of the key.
