@@ -43,6 +43,10 @@ pub struct DeviceOptions {
     /// Most points of a piece of a key that is streamed, as a logarithm, 5 to 24; half as
     /// many in G2. Four pieces have a place on the device, or three, at 96 bytes a point.
     pub key_piece_log_max: u32,
+    /// Whether the assignment is always uploaded after the transforms, to where column b was,
+    /// and keys are streamed: what proofs come to by themselves on a device whose memory holds
+    /// none of their circuit otherwise.
+    pub is_assignment_late: bool,
     /// Whether a proof begins when its first column is on the device, and not when all are.
     pub is_early: bool,
     /// Threads of the host that read a key's points, or sort and sum where they are told
@@ -80,6 +84,7 @@ impl DeviceOptions {
             is_key_resident: true,
             key_batch: 1,
             is_early: true,
+            is_assignment_late: false,
             key_piece_log_max: 24,
             load_threads,
             c_source: CSource::Product,

@@ -49,7 +49,7 @@ const DOMAIN_MAX: usize = 1 << 28;
 /// Groth16 on one CUDA device.
 pub struct CudaBackend {
     options: DeviceOptions,
-    about: About,
+    pub(super) about: About,
     upload: Upload,
     memory: Arc<MemoryUse>,
     /// Proofs that were taken and have not ended.
@@ -199,13 +199,19 @@ impl CudaBackend {
 
 impl CudaBackend {
     /// What proofs of a circuit take on the device.
-    fn needs<'a>(&self, sizes: &'a CircuitSizes, counts: Counts, key: &Key) -> Needs<'a> {
+    pub(super) fn needs<'a>(
+        &self,
+        sizes: &'a CircuitSizes,
+        counts: Counts,
+        key: &dyn PointBytes,
+    ) -> Needs<'a> {
         Needs {
             sizes,
             counts,
             cutting: self.about.cutting,
             c_source: self.options.c_source,
             is_key_resident: self.options.is_key_resident,
+            is_assignment_late: self.options.is_assignment_late,
             piece_log_max: self.options.key_piece_log_max,
             slots: self.options.slots,
             key_bytes: ResidentKey::bytes(key),

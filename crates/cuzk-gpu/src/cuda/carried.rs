@@ -18,7 +18,7 @@ use super::plan::{Counts, Piece};
 use super::points::PointBytes;
 use super::prove::{Bench, Computed, Seat, sums, transform};
 use super::resident::ResidentKey;
-use super::upload::{Arrivals, arrivals, upload};
+use super::upload::{Arrivals, Uploaded, arrivals, upload};
 use crate::backend::{Completion, Proved};
 use crate::column::Columns;
 use crate::device::executor::both;
@@ -83,6 +83,7 @@ impl<'a, 'o> Carried<'a, 'o> {
             cutting: &cutting,
             c_source: options.c_source,
             is_key_resident: options.is_key_resident,
+            is_assignment_late: options.is_assignment_late,
             piece_log_max: options.key_piece_log_max,
             slots: options.slots,
         };
@@ -113,23 +114,25 @@ impl<'a, 'o> Carried<'a, 'o> {
             .threads
             .as_ref()
             .map(|threads| self.prepare(threads, read, held));
-        let (arriving, mut arrivals) = arrivals(read.c.is_some());
+        let is_late = held.points.way().is_late();
+        let (arriving, arrivals) = arrivals(read.c.is_some(), is_late);
         let (told, host_has_read) = oneshot::<()>();
         let uploading = async {
-            let uploaded = {
-                let read = columns.as_ref().expect("nobody took them");
-                let ring = owner.uploads.take().await;
-                upload(&bench, ring.as_ref(), read, sizes, arriving).await
-            };
+            let read = columns.as_ref().expect("nobody took them");
+            let uploaded = upload(&bench, &owner.uploads, read, sizes, arriving).await;
             // Either way of its end will do.
             let _ = host_has_read.await;
             // Whatever became of both, nobody reads the columns after this.
-            uploaded?;
+            if uploaded? == Uploaded::InPart {
+                return Ok(());
+            }
             let read = columns.take().and_then(Arc::into_inner);
             completion.columns_read(read.expect("nobody else has them"));
             Ok::<_, BackendError>(())
         };
         let computing = async {
+            // Gone when this ends, however it does: an upload may wait for what it tells.
+            let mut arrivals = arrivals;
             let prepared = match prepared {
                 Some(prepared) => Some(prepared.await),
                 None => None,
@@ -254,7 +257,7 @@ impl<'a, 'o> Carried<'a, 'o> {
         // Turns are taken in the order of uploads, which have begun.
         arrivals.left().await?;
         if !owner.options.is_early {
-            arrivals.all().await?;
+            arrivals.before_transforms().await?;
         }
         let loaded = self.load(held).await?;
         let sizes = &self.shape.sizes;

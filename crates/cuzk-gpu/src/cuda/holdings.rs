@@ -27,6 +27,7 @@ pub(super) struct Wanted<'a> {
     pub(super) cutting: &'a Cutting,
     pub(super) c_source: CSource,
     pub(super) is_key_resident: bool,
+    pub(super) is_assignment_late: bool,
     pub(super) piece_log_max: u32,
     pub(super) slots: usize,
 }
@@ -41,6 +42,7 @@ impl Wanted<'_> {
             cutting: *self.cutting,
             c_source: self.c_source,
             is_key_resident: self.is_key_resident,
+            is_assignment_late: self.is_assignment_late,
             piece_log_max: self.piece_log_max,
             slots: self.slots,
             key_bytes: ResidentKey::bytes(&**self.source),
@@ -158,6 +160,11 @@ impl Held {
             region
         };
         let (a, b, c) = (take(workspace.a), take(workspace.b), take(workspace.c));
+        let own = take(workspace.assignment);
+        let (assignment, spare) = match workspace.assignment {
+            0 => (b, b.part(0, 0)),
+            _ => (own, b),
+        };
         let scratch = self.scratch.region();
         Regions {
             a,
@@ -166,7 +173,8 @@ impl Held {
                 0 => scratch.part(0, workspace.a.min(scratch.bytes())),
                 _ => c,
             },
-            assignment: take(workspace.assignment),
+            assignment,
+            spare,
             rows: take(workspace.rows),
             counters: take(workspace.counters),
             scratch,

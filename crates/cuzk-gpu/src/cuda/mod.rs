@@ -9,9 +9,9 @@
 //! All device memory is one allocation, made at the start (`arena`); what lies in it,
 //! and what has to go for a proof, is `holdings`. Device bytes of a proof of domain n
 //! with m variables: a slot with the columns a and b (32 n each, and as much for a c
-//! that comes from synthesis) and the assignment (32 m), and scratch of 32 n or somewhat
-//! more, beside 96 or 192 bytes a point of its key and 4 bytes an entry of its A and B
-//! queries.
+//! that comes from synthesis) and the assignment (32 m; where that has no room, it comes
+//! after the transforms, to where b was), and scratch of 32 n or somewhat more, beside 96
+//! or 192 bytes a point of its key and 4 bytes an entry of its A and B queries.
 
 mod arena;
 mod backend;

@@ -291,12 +291,13 @@ pub(super) const COUNTERS_BYTES: u64 = 3 * 4;
 pub(super) struct Workspace {
     /// Evaluations of A, then coefficients of h.
     pub(super) a: u64,
-    /// Evaluations of B; gathered points and scalars after the transforms.
+    /// Evaluations of B; after the transforms gathered points and scalars, or the
+    /// assignment.
     pub(super) b: u64,
     /// Evaluations of C that come from synthesis. Where C is computed it has its place
     /// in the scratch.
     pub(super) c: u64,
-    /// Inputs and auxiliary variables.
+    /// Inputs and auxiliary variables; nothing where they come to where B was.
     pub(super) assignment: u64,
     /// What sums leave, each piece of a query at a place of its own.
     pub(super) rows: u64,
@@ -322,13 +323,18 @@ impl Workspace {
             CSource::Product => (0, column),
             CSource::Synthesised => (column, 0),
         };
+        let variables = align((sizes.inputs + sizes.aux) as u64 * SCALAR_BYTES);
+        let (b, assignment, spare) = match way.is_late() {
+            true => (column.max(variables), 0, 0),
+            false => (column, variables, column),
+        };
         let scratch = QUERIES.iter().fold(computed_c, |most, &section| {
             let len = counts
                 .of_section(section)
                 .min(counts.piece_len(section, way));
             let bytes = match section {
                 Section::H => cutting.most(len, |cut| cut.work_bytes(section, cutting.processors)),
-                _ => cutting.query_bytes(section, len, section != Section::L, column),
+                _ => cutting.query_bytes(section, len, section != Section::L, spare),
             };
             most.max(bytes)
         });
@@ -345,9 +351,9 @@ impl Workspace {
         };
         Self {
             a: column,
-            b: column,
+            b,
             c,
-            assignment: align((sizes.inputs + sizes.aux) as u64 * SCALAR_BYTES),
+            assignment,
             rows: rows.iter().sum(),
             counters: align(COUNTERS_BYTES),
             scratch,
@@ -388,7 +394,21 @@ pub(super) enum Way {
     /// All of it is on the device.
     Whole,
     /// As many bytes at a time as 2^`log` points in G1 have, in so many places by turns.
-    InPieces { log: u32, places: usize },
+    InPieces {
+        log: u32,
+        places: usize,
+        /// Whether the assignment comes after the transforms, to where B was: a column less,
+        /// for an upload that no transform hides. A key that is there as a whole would want
+        /// that column for what it gathers.
+        is_late: bool,
+    },
+}
+
+impl Way {
+    /// Whether the assignment comes after the transforms.
+    pub(super) fn is_late(self) -> bool {
+        matches!(self, Self::InPieces { is_late: true, .. })
+    }
 }
 
 /// What a proof of a circuit takes.
@@ -400,6 +420,8 @@ pub(super) struct Needs<'a> {
     pub(super) c_source: CSource,
     /// Whether a key may be on the device as a whole.
     pub(super) is_key_resident: bool,
+    /// Whether the assignment always comes after the transforms.
+    pub(super) is_assignment_late: bool,
     /// Most points of a piece, as a logarithm.
     pub(super) piece_log_max: u32,
     /// Proofs that are to have a slot at the same time.
@@ -410,25 +432,41 @@ pub(super) struct Needs<'a> {
 }
 
 impl Needs<'_> {
-    /// The ways that a proof may be made, the quickest first, with what it works in and
-    /// the bytes that it takes in all.
+    /// The ways that a proof may be made, with what it works in and the bytes that it takes
+    /// in all: first those in which the assignment has a place of its own, the quickest of
+    /// each kind before the others.
     pub(super) fn ways(&self) -> impl Iterator<Item = (Way, Workspace, u64)> {
+        [false, true]
+            .into_iter()
+            .flat_map(|is_late| self.ways_of(is_late))
+    }
+
+    /// Those in which the assignment comes after the transforms, or the others.
+    fn ways_of(&self, is_late: bool) -> impl Iterator<Item = (Way, Workspace, u64)> {
         let Self {
             sizes,
             counts,
             cutting,
             c_source,
             is_key_resident,
+            is_assignment_late,
             piece_log_max,
             key_bytes,
             list_bytes,
             ..
         } = *self;
+        let in_pieces = move |log, places| Way::InPieces {
+            log,
+            places,
+            is_late,
+        };
         let pieces = (PIECE_LOG_MIN.min(piece_log_max)..=piece_log_max)
             .rev()
-            .flat_map(|log| PLACES.map(|places| Way::InPieces { log, places }));
-        let whole = is_key_resident.then_some(Way::Whole);
-        whole.into_iter().chain(pieces).map(move |way| {
+            .flat_map(move |log| PLACES.map(|places| in_pieces(log, places)));
+        let whole = (is_key_resident && !is_late).then_some(Way::Whole);
+        let ways = whole.into_iter().chain(pieces);
+        let allowed = ways.filter(move |_| is_late || !is_assignment_late);
+        allowed.map(move |way| {
             let workspace = Workspace::of(sizes, &counts, &cutting, c_source, way);
             let key_bytes = if way == Way::Whole { key_bytes } else { 0 };
             (way, workspace, workspace.total() + list_bytes + key_bytes)
@@ -437,16 +475,20 @@ impl Needs<'_> {
 
     /// Those for which there is room, the best first: where a key comes in pieces, the
     /// largest that leave room for every slot, and after these what leaves some without.
+    /// The assignment comes late only where it has no place of its own in any of these.
     pub(super) fn ways_within(&self, room: u64) -> impl Iterator<Item = (Way, Workspace, u64)> {
-        let within = move |is_short: bool| {
-            self.ways().filter(move |(way, workspace, asked)| {
-                let others = workspace.slot() * (self.slots as u64 - 1);
-                let leaves_some_without = *way != Way::Whole && asked + others > room;
-                *asked <= room && leaves_some_without == is_short
-            })
+        let within = move |is_late: bool, is_short: bool| {
+            self.ways_of(is_late)
+                .filter(move |(way, workspace, asked)| {
+                    let others = workspace.slot() * (self.slots as u64 - 1);
+                    let leaves_some_without = *way != Way::Whole && asked + others > room;
+                    *asked <= room && leaves_some_without == is_short
+                })
         };
         // None is worked out before it is wanted.
-        within(false).chain(std::iter::once_with(move || within(true)).flatten())
+        let kinds = [(false, false), (false, true), (true, false), (true, true)];
+        let kinds = kinds.into_iter();
+        kinds.flat_map(move |(is_late, is_short)| within(is_late, is_short))
     }
 
     /// Bytes that a proof takes at the least, with nothing else on the device.
@@ -473,7 +515,7 @@ impl Needs<'_> {
         let mut lines = vec![("places for what comes from files".to_owned(), fixed_bytes)];
         match way {
             Way::Whole => lines.push(("the key".to_owned(), self.key_bytes)),
-            Way::InPieces { log, places } => lines.push((
+            Way::InPieces { log, places, .. } => lines.push((
                 format!("{places} places for 2^{log} points of the key"),
                 workspace.ring(),
             )),
@@ -481,8 +523,12 @@ impl Needs<'_> {
         lines.push(("index lists".to_owned(), self.list_bytes));
         lines.push(("scratch".to_owned(), workspace.scratch));
         let slot = workspace.slot();
+        let late = match way.is_late() {
+            true => ", the assignment where b was",
+            false => "",
+        };
         lines.push((
-            format!("{used} of {slots} slots of {slot}"),
+            format!("{used} of {slots} slots of {slot}{late}"),
             used as u64 * slot,
         ));
         let planned = lines.iter().map(|(_, bytes)| bytes).sum::<u64>();

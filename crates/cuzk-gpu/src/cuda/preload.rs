@@ -117,6 +117,7 @@ impl Owner {
             cutting: self.cutting(),
             c_source: self.options.c_source,
             is_key_resident: self.options.is_key_resident,
+            is_assignment_late: self.options.is_assignment_late,
             piece_log_max: self.options.key_piece_log_max,
             slots: self.options.slots,
             key_bytes: ResidentKey::bytes(&**source),

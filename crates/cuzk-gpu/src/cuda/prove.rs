@@ -18,7 +18,7 @@ use super::resident::ResidentShape;
 use super::rows::RowPoint;
 use super::staging::Staging;
 use super::upload::Arrivals;
-use super::watch::{show_quotient, show_uploaded};
+use super::watch::{show_assignment, show_columns, show_quotient};
 use crate::cpu::h::{CSource, Transforms};
 use crate::cpu::ntt::vanishing_inverse;
 use crate::device::sorted::{Sorted, SortedQueries};
@@ -36,13 +36,16 @@ pub(super) struct Regions {
     pub(super) a: Region,
     pub(super) b: Region,
     pub(super) c: Region,
+    /// That of b, where the assignment comes after the transforms.
     pub(super) assignment: Region,
+    /// What is free after the transforms, for gathered points and scalars.
+    pub(super) spare: Region,
     pub(super) rows: Region,
     pub(super) counters: Region,
     pub(super) scratch: Region,
 }
 
-/// Words of the host for the counters of a split, before those for rows and inputs.
+/// Words of the host for the counters of a split, before those for rows and then inputs.
 pub(super) const COUNTER_WORDS: usize = 2;
 
 /// What a proof is made with.
@@ -51,7 +54,7 @@ pub(super) struct Bench<'a> {
     pub(super) regions: &'a Regions,
     pub(super) cutting: Cutting,
     pub(super) clock: &'a Clock,
-    /// Counters, then the inputs until they are uploaded, then rows.
+    /// Counters, then rows, then the inputs.
     pub(super) host: &'a HostWords,
     pub(super) inputs_len: usize,
     pub(super) c_source: CSource,
@@ -65,8 +68,14 @@ pub(super) struct Bench<'a> {
 impl Bench<'_> {
     /// The public inputs, as words.
     pub(super) fn inputs(&self) -> &[u64] {
-        &self.host.words()[COUNTER_WORDS..][..self.inputs_len * 4]
+        &self.host.words()[inputs_at(self.regions.rows.bytes())..][..self.inputs_len * 4]
     }
+}
+
+/// Behind the words for rows of so many bytes: sums may be fetched before the inputs are
+/// uploaded.
+fn inputs_at(rows_bytes: u64) -> usize {
+    COUNTER_WORDS + rows_bytes as usize / 8
 }
 
 /// What a slot has for life: its events, and its words of the host.
@@ -95,11 +104,12 @@ impl Seat {
         inputs: &[Scalar],
     ) -> Result<(), BackendError> {
         self.clock.restart(device)?;
-        let words = COUNTER_WORDS + (rows_bytes as usize / 8).max(inputs.len() * 4);
+        let inputs_at = inputs_at(rows_bytes);
+        let words = inputs_at + inputs.len() * 4;
         if words > self.host.len() {
             self.host = HostWords::new(device, words.next_power_of_two())?;
         }
-        let to = &mut self.host.words_mut()[COUNTER_WORDS..];
+        let to = &mut self.host.words_mut()[inputs_at..];
         for (words, scalar) in to.chunks_exact_mut(4).zip(inputs) {
             // SAFETY: a scalar is four 64-bit limbs in memory.
             words.copy_from_slice(&unsafe { std::mem::transmute::<Scalar, [u64; 4]>(*scalar) });
@@ -187,9 +197,13 @@ pub(super) async fn transform(
     sizes: &CircuitSizes,
 ) -> Result<(), BackendError> {
     let device = bench.device;
+    let is_late = arrivals.is_late();
     if let Some(watch) = bench.watch {
-        arrivals.all().await?;
-        show_uploaded(device, watch, bench.regions, sizes)?;
+        arrivals.before_transforms().await?;
+        show_columns(device, watch, bench.regions, sizes)?;
+        if !is_late {
+            show_assignment(device, watch, bench.regions, sizes)?;
+        }
     }
     let begun = bench.clock.begin(device, Lane::Compute)?;
     quotient_left(bench, sizes.domain())?;
@@ -198,10 +212,16 @@ pub(super) async fn transform(
     let begun = bench.clock.begin(device, Lane::Compute)?;
     quotient(bench, sizes.domain())?;
     bench.clock.end(device, begun, "ntt", 0)?;
-    match bench.watch {
-        Some(watch) => show_quotient(device, watch, bench.regions, sizes),
-        None => Ok(()),
+    arrivals.transformed(device)?;
+    let Some(watch) = bench.watch else {
+        return Ok(());
+    };
+    if is_late {
+        // The turn is kept, which no upload waits for.
+        arrivals.all().await?;
+        show_assignment(device, watch, bench.regions, sizes)?;
     }
+    show_quotient(device, watch, bench.regions, sizes)
 }
 
 /// Queues the sums of what was transformed, piece by piece in the order of the key.

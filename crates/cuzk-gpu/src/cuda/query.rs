@@ -207,7 +207,7 @@ impl Query {
     ) -> Result<Made, BackendError> {
         // Without room to gather the full scalars and their points, nearly all of
         // them are multiplied anyway.
-        let spare = bench.regions.b;
+        let spare = bench.regions.spare;
         let gathered_bytes =
             bench
                 .cutting

@@ -13,6 +13,7 @@ use crate::column::{Column, Columns};
 use crate::device::executor::give_way;
 use crate::device::host::{mailbox, on_thread};
 use crate::device::oneshot::{self, oneshot};
+use crate::device::turn::Turn;
 use crate::device::waiter::Passed;
 use crate::error::BackendError;
 use crate::shape::CircuitSizes;
@@ -57,6 +58,8 @@ pub(super) struct Arriving {
     all: Option<oneshot::Sender<Passed>>,
     /// Columns but `aux` that are not queued yet.
     missing: usize,
+    /// What the assignment waits for, if it does.
+    transformed: Option<oneshot::Receiver<Passed>>,
 }
 
 /// What a computation waits for, in this order.
@@ -67,21 +70,27 @@ pub(super) struct Arrivals {
     columns: Option<oneshot::Receiver<Passed>>,
     /// The assignment too.
     all: Option<oneshot::Receiver<Passed>>,
+    /// Tells an upload in return when the transforms end, if its assignment waits for that.
+    transformed: Option<oneshot::Sender<Passed>>,
 }
 
-/// Both ends, for an upload of two columns of constraints, or three.
-pub(super) fn arrivals(has_c: bool) -> (Arriving, Arrivals) {
+/// Both ends, for an upload of two columns of constraints, or three, and of the assignment
+/// beside them or after the transforms.
+pub(super) fn arrivals(has_c: bool, is_late: bool) -> (Arriving, Arrivals) {
     let (left, columns, all) = (oneshot(), oneshot(), oneshot());
+    let (tells, hears) = is_late.then(oneshot).unzip();
     let arriving = Arriving {
         left: Some(left.0),
         columns: Some(columns.0),
         all: Some(all.0),
         missing: if has_c { 3 } else { 2 },
+        transformed: hears,
     };
     let arrivals = Arrivals {
         left: Some(left.1),
         columns: Some(columns.1),
         all: Some(all.1),
+        transformed: tells,
     };
     (arriving, arrivals)
 }
@@ -114,6 +123,20 @@ impl Arriving {
         }
         Ok(())
     }
+
+    /// Waits for the end of the transforms; `false` where the computation ended before.
+    pub(super) async fn transformed(&mut self) -> Result<bool, BackendError> {
+        let Some(transformed) = self.transformed.take() else {
+            return Ok(true);
+        };
+        match transformed.await {
+            Some(passed) => passed
+                .await
+                .unwrap_or(Err(BackendError::Lost))
+                .map(|()| true),
+            None => Ok(false),
+        }
+    }
 }
 
 impl Arrivals {
@@ -131,6 +154,27 @@ impl Arrivals {
     pub(super) async fn all(&mut self) -> Result<(), BackendError> {
         arrived(&mut self.all).await
     }
+
+    /// Waits for all that is uploaded before the transforms.
+    pub(super) async fn before_transforms(&mut self) -> Result<(), BackendError> {
+        match self.is_late() {
+            true => self.columns().await,
+            false => self.all().await,
+        }
+    }
+
+    /// Whether the assignment waits for the end of the transforms.
+    pub(super) fn is_late(&self) -> bool {
+        self.transformed.is_some()
+    }
+
+    /// The transforms are queued: what they read of b is free when they end.
+    pub(super) fn transformed(&mut self, device: &Device) -> Result<(), BackendError> {
+        if let Some(transformed) = self.transformed.take() {
+            transformed.send(device.fence(Lane::Compute)?);
+        }
+        Ok(())
+    }
 }
 
 /// Waits for what was not waited for before. An upload that failed says why itself.
@@ -142,24 +186,72 @@ async fn arrived(part: &mut Option<oneshot::Receiver<Passed>>) -> Result<(), Bac
     passed.await.unwrap_or(Err(BackendError::Lost))
 }
 
+/// What an upload came to that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Uploaded {
+    /// Everything is on the device.
+    Whole,
+    /// All but the assignment: the computation that it waited for ended before, and says why.
+    InPart,
+}
+
 /// Copies the columns to the device; nothing reads them any more when this returns a
 /// success. After an error the caller waits for the lane. Those that are not page-locked
-/// go through `ring`, if there is one.
+/// go through the ring of `uploads`, if there is one.
+///
+/// An assignment that waits for the transforms gives the turn to upload back meanwhile: who
+/// has it waits for nothing but copies, and so whoever computes may wait for an upload. It
+/// waits here and not on the lane, where the copies of others would wait behind it.
 pub(super) async fn upload(
+    bench: &Bench<'_>,
+    uploads: &Turn<Option<Ring>>,
+    columns: &Arc<Columns>,
+    sizes: &CircuitSizes,
+    mut arriving: Arriving,
+) -> Result<Uploaded, BackendError> {
+    // In the order in which a computation wants them.
+    let all = [Which::A, Which::B, Which::C, Which::Aux];
+    let all = all.into_iter();
+    let all: Vec<Which> = all
+        .filter(|which| !matches!(which, Which::C) || columns.c.is_some())
+        .collect();
+    let early = match arriving.transformed {
+        Some(_) => all.len() - 1,
+        None => all.len(),
+    };
+    let (early, late) = all.split_at(early);
+    {
+        let ring = uploads.take().await;
+        upload_some(bench, ring.as_ref(), columns, sizes, early, &mut arriving).await?;
+    }
+    if late.is_empty() {
+        return Ok(Uploaded::Whole);
+    }
+    if !arriving.transformed().await? {
+        return Ok(Uploaded::InPart);
+    }
+    let ring = uploads.take().await;
+    upload_some(bench, ring.as_ref(), columns, sizes, late, &mut arriving).await?;
+    Ok(Uploaded::Whole)
+}
+
+/// Copies some of the columns, and waits for that.
+async fn upload_some(
     bench: &Bench<'_>,
     ring: Option<&Ring>,
     columns: &Arc<Columns>,
     sizes: &CircuitSizes,
-    mut arriving: Arriving,
+    which: &[Which],
+    arriving: &mut Arriving,
 ) -> Result<(), BackendError> {
     let device = bench.device;
     let begun = bench.clock.begin(device, Lane::Upload)?;
-    queue_upload(bench, ring, columns, sizes, &mut arriving).await?;
-    let read = [Which::A, Which::B, Which::C, Which::Aux].into_iter();
-    let read = read.filter(|which| !matches!(which, Which::C) || columns.c.is_some());
-    let bytes = read.map(|which| which.bytes(columns).len() as u64).sum();
-    bench.clock.end(device, begun, "upload", bytes)?;
-    arriving.end(device)?;
+    queue_upload(bench, ring, columns, sizes, which, arriving).await?;
+    let bytes = which.iter().map(|which| which.bytes(columns).len() as u64);
+    bench.clock.end(device, begun, "upload", bytes.sum())?;
+    if matches!(which.last(), Some(Which::Aux)) {
+        arriving.end(device)?;
+    }
     device.passed(Lane::Upload).await
 }
 
@@ -168,27 +260,29 @@ async fn queue_upload(
     ring: Option<&Ring>,
     columns: &Arc<Columns>,
     sizes: &CircuitSizes,
+    which: &[Which],
     arriving: &mut Arriving,
 ) -> Result<(), BackendError> {
     let device = bench.device;
     let regions = bench.regions;
-    // SAFETY: the words stay as they are until the upload has been waited for.
-    unsafe { device.copy_in(Lane::Upload, regions.assignment, bench.inputs()) }?;
     let column = sizes.domain() as u64 * SCALAR_BYTES;
     let used = sizes.inputs as u64 * SCALAR_BYTES;
     let aux = sizes.aux as u64 * SCALAR_BYTES;
-    // In the order in which a computation wants them.
-    let mut parts = vec![
-        (Which::A, regions.a.part(0, column)),
-        (Which::B, regions.b.part(0, column)),
-    ];
-    if columns.c.is_some() {
-        parts.push((Which::C, regions.c.part(0, column)));
-    }
-    parts.push((Which::Aux, regions.assignment.part(used, aux)));
-    for &(which, to) in &parts {
+    let mut parts = Vec::with_capacity(which.len());
+    for &which in which {
+        let to = match which {
+            Which::A => regions.a.part(0, column),
+            Which::B => regions.b.part(0, column),
+            Which::C => regions.c.part(0, column),
+            Which::Aux => {
+                // SAFETY: the words stay as they are until the upload has been waited for.
+                unsafe { device.copy_in(Lane::Upload, regions.assignment, bench.inputs()) }?;
+                regions.assignment.part(used, aux)
+            }
+        };
         let used = which.bytes(columns).len() as u64;
         device.fill(Lane::Upload, to.part(used, to.bytes() - used), 0)?;
+        parts.push((which, to));
     }
     let mut staged = Vec::new();
     for (which, to) in parts {

@@ -59,6 +59,7 @@ pub(super) fn warm_up(device: &Device) -> Result<(), BackendError> {
         b,
         c,
         assignment: a,
+        spare: b,
         rows,
         counters,
         scratch,

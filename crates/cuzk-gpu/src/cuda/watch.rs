@@ -14,23 +14,28 @@ use crate::watch::{Intermediate, Watch};
 /// Bytes copied at a time: whole scalars.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Shows the columns and the assignment that an upload brought.
-pub(super) fn show_uploaded(
+/// Shows the columns of constraints as they were uploaded.
+pub(super) fn show_columns(
     device: &Device,
     watch: &dyn Watch,
     regions: &Regions,
     sizes: &CircuitSizes,
 ) -> Result<(), BackendError> {
     let column = sizes.domain() as u64 * SCALAR_BYTES;
-    let variables = (sizes.inputs + sizes.aux) as u64 * SCALAR_BYTES;
-    for (which, region, bytes) in [
-        (Intermediate::A, regions.a, column),
-        (Intermediate::B, regions.b, column),
-        (Intermediate::Assignment, regions.assignment, variables),
-    ] {
-        show(device, watch, which, region.part(0, bytes))?;
-    }
-    Ok(())
+    show(device, watch, Intermediate::A, regions.a.part(0, column))?;
+    show(device, watch, Intermediate::B, regions.b.part(0, column))
+}
+
+/// Shows the assignment as it was uploaded.
+pub(super) fn show_assignment(
+    device: &Device,
+    watch: &dyn Watch,
+    regions: &Regions,
+    sizes: &CircuitSizes,
+) -> Result<(), BackendError> {
+    let bytes = (sizes.inputs + sizes.aux) as u64 * SCALAR_BYTES;
+    let variables = regions.assignment.part(0, bytes);
+    show(device, watch, Intermediate::Assignment, variables)
 }
 
 /// Shows the coefficients that the transforms left.

@@ -38,6 +38,9 @@ const KINDS: [&str; 5] = [
     "cudaLaunchKernel",
 ];
 
+/// How a backend is opened, once and again.
+type Open = fn(&Gpu) -> CudaBackend;
+
 /// Bytes of the driver's own that may come and go.
 const DRIVER_BYTES: u64 = 64 << 20;
 
@@ -104,10 +107,21 @@ impl Tally {
 #[test]
 fn gpu_any_call_of_a_proof_may_fail_once() {
     let Some(gpu) = Gpu::find() else { return };
+    each_call_fails_once(&gpu, Gpu::open);
+}
+
+/// Among them those that wait for the transforms and upload the assignment after them.
+#[test]
+fn gpu_any_call_of_a_proof_with_a_late_assignment_may_fail_once() {
+    let Some(gpu) = Gpu::find() else { return };
+    each_call_fails_once(&gpu, Gpu::open_late);
+}
+
+fn each_call_fails_once(gpu: &Gpu, open: Open) {
     let case = Case::new(1, 9);
     let expected = case.on_cpu();
     for fault in [Fault::Once, Fault::OutOfMemory] {
-        let mut backend = gpu.open();
+        let mut backend = open(gpu);
         assert_eq!(proved(&backend, case.job()), expected);
         let (held, free) = (backend.device_bytes(), gpu.free_bytes());
         let mut tally = Tally::new();
@@ -122,13 +136,13 @@ fn gpu_any_call_of_a_proof_may_fail_once() {
             assert_failed(&result, &expected, name, &place);
             assert_eq!(backend.device_bytes(), held, "{place}");
             tally.add(name);
-            backend = right_again(&gpu, backend, || case.job(), &expected, &place);
+            backend = right_again((gpu, open), backend, || case.job(), &expected, &place);
             assert_eq!(backend.device_bytes(), held, "{place}, afterwards");
         }
         for name in KINDS {
             assert!(tally.failed.contains_key(name), "{name} has not failed");
         }
-        assert_free(&gpu, free);
+        assert_free(gpu, free);
     }
     assert_eq!(unknown_function(), None, "a function that nothing fails");
 }
@@ -136,7 +150,7 @@ fn gpu_any_call_of_a_proof_may_fail_once() {
 /// The next proof is right: on this backend, or on another where this one has given its
 /// device up.
 fn right_again(
-    gpu: &Gpu,
+    (gpu, open): (&Gpu, Open),
     backend: CudaBackend,
     job: impl Fn() -> CudaJob,
     expected: &[u8],
@@ -150,7 +164,7 @@ fn right_again(
         Err(BackendError::DeviceLost { .. }) => {
             println!("{place}: the backend gave its device up");
             drop(backend);
-            let fresh = gpu.open();
+            let fresh = open(gpu);
             assert!(proved(&fresh, job()) == expected, "{place}: anew");
             fresh
         }
@@ -186,7 +200,7 @@ fn gpu_any_call_of_a_first_proof_may_fail_once() {
             assert_failed(&result, &expected, name, &place);
             tally.add(name);
             let again = || case.new_job(&path);
-            backend = right_again(&gpu, backend, again, &expected, &place);
+            backend = right_again((&gpu, Gpu::open), backend, again, &expected, &place);
             // No part of a key or a list that was not finished is left.
             assert_eq!(backend.device_bytes(), held, "{place}, afterwards");
         }
@@ -199,19 +213,28 @@ fn gpu_any_call_of_a_first_proof_may_fail_once() {
 /// right.
 #[test]
 fn gpu_a_call_that_fails_ends_one_proof_of_two() {
+    let Some(gpu) = Gpu::find() else { return };
+    one_of_two_ends(&gpu.open(), &[Case::new(9, 9), Case::new(10, 8)]);
+}
+
+/// Also where each waits for the turn to upload twice, and the other may have it.
+#[test]
+fn gpu_a_call_that_fails_ends_one_proof_of_two_with_late_assignments() {
+    let Some(gpu) = Gpu::find() else { return };
+    one_of_two_ends(&gpu.open_late(), &[Case::new(9, 9), Case::new(10, 8)]);
+}
+
+fn one_of_two_ends(backend: &CudaBackend, cases: &[Case; 2]) {
     /// Calls from one that fails to the next that is tried.
     const STEP: usize = 3;
-    let Some(gpu) = Gpu::find() else { return };
-    let cases = [Case::new(9, 9), Case::new(10, 8)];
     let expected = cases.each_ref().map(Case::on_cpu);
     let jobs = || cases.each_ref().map(Case::job);
-    let backend = gpu.open();
-    for proof in outcomes(&backend, jobs()) {
+    for proof in outcomes(backend, jobs()) {
         proof.expect("a device that works");
     }
     let held = backend.device_bytes();
     for at in (1..).step_by(STEP) {
-        let (results, counted) = failing(at, Fault::Once, || outcomes(&backend, jobs()));
+        let (results, counted) = failing(at, Fault::Once, || outcomes(backend, jobs()));
         let Some(name) = counted.failed else {
             println!("two proofs: {} calls, each {STEP}rd failed", counted.calls);
             break;
@@ -229,7 +252,7 @@ fn gpu_a_call_that_fails_ends_one_proof_of_two() {
                 Err(error) => assert_typed(error, &place),
             }
         }
-        for (next, expected) in outcomes(&backend, jobs()).into_iter().zip(&expected) {
+        for (next, expected) in outcomes(backend, jobs()).into_iter().zip(&expected) {
             let next = next.expect(&place);
             assert!(next == *expected, "{place}: wrong bytes afterwards");
         }
@@ -284,7 +307,8 @@ fn gpu_a_question_that_fails_spoils_no_proof() {
                 assert_typed(&error, &place);
             }
         }
-        backend = right_again(&gpu, backend, || case.job(), &expected, &place);
+        let device = (&gpu, Gpu::open as Open);
+        backend = right_again(device, backend, || case.job(), &expected, &place);
     }
 }
 

@@ -94,6 +94,17 @@ impl Gpu {
         self.open_with(self.buffers()).expect("a device that works")
     }
 
+    /// Opens a backend on which keys come in pieces, for two proofs a pass, and assignments
+    /// after the transforms; it must go well.
+    pub(crate) fn open_late(&self) -> CudaBackend {
+        let options = DeviceOptions {
+            is_assignment_late: true,
+            key_batch: 2,
+            ..options(ARENA_BYTES)
+        };
+        CudaBackend::start(options, self.buffers()).expect("a device that works")
+    }
+
     /// Bytes that the driver has free.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.context.bind_to_thread().expect("a live context");

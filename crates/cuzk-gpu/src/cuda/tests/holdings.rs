@@ -13,6 +13,7 @@ use crate::cuda::arena::Arena;
 use crate::cuda::holdings::{Fixed, Held, Holdings, Points, Wanted};
 use crate::cuda::plan::Cutting;
 use crate::cuda::points::{Encoding, PointBytes};
+use crate::device::arena::ALIGN;
 use crate::error::{KeyError, PointFault};
 use crate::key::Section;
 use crate::shape::{Bitmap, CircuitShape, CircuitSizes};
@@ -89,6 +90,7 @@ impl Case {
             cutting: &CUTTING,
             c_source: CSource::Product,
             is_key_resident: true,
+            is_assignment_late: false,
             piece_log_max: 24,
             slots: 2,
         }
@@ -216,6 +218,35 @@ fn a_key_without_room_comes_in_pieces_and_less_is_an_error() {
     };
     assert_eq!((free, limit), (8 << 20, 8 << 20));
     assert!(asked > limit);
+}
+
+/// Where there is no room beside the columns the assignment lies where B was, also one that
+/// is longer, and nothing is gathered there. Others wait for the place as they do for any.
+#[test]
+fn a_late_assignment_lies_where_b_was() {
+    let case = Case::of(&shape(18));
+    let needs = case.wanted();
+    let needs = needs.needs();
+    let apart = needs.ways().filter(|(way, ..)| !way.is_late());
+    let apart = apart.map(|(_, _, asked)| asked).min().expect("a way");
+    let least = needs.least_bytes();
+    assert!(least < apart);
+    for (room, is_late) in [(least, true), (apart - ALIGN, true), (apart, false)] {
+        let mut holdings = Holdings::new(Arena::pretended(room));
+        for _ in 0..2 {
+            let held = case.take(&mut holdings).expect("it fits");
+            let held = held.expect("nobody is in its way");
+            assert_eq!(held.points.way().is_late(), is_late, "{room} of {least}");
+            let regions = held.regions();
+            let variables = regions.assignment;
+            assert!(variables.bytes() >= ((1 << 18) + 1) * 32);
+            assert!(regions.b.bytes() >= 32 << 18);
+            assert_eq!(variables.start == regions.b.start, is_late);
+            let spare = if is_late { 0 } else { regions.b.bytes() };
+            assert_eq!(regions.spare.bytes(), spare);
+            assert!(case.take(&mut holdings).expect("it fits alone").is_none());
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -5,6 +5,7 @@
 mod endurance;
 mod holdings;
 mod keys;
+mod late;
 mod multiples;
 mod passes;
 mod pieces;

@@ -6,7 +6,11 @@ use crate::cuda::plan::{Counts, QUERIES, Way, point_bytes};
 use crate::key::Section;
 
 fn in_pieces(log: u32, places: usize) -> Way {
-    Way::InPieces { log, places }
+    Way::InPieces {
+        log,
+        places,
+        is_late: false,
+    }
 }
 
 proptest! {

@@ -249,6 +249,7 @@ impl Place {
             b: to_scalars.part(0, 0),
             c: to_scalars.part(0, 0),
             assignment: to_scalars,
+            spare: to_scalars.part(0, 0),
             rows,
             counters,
             scratch,

@@ -61,6 +61,18 @@ mod gpu_conformance_with_streamed_keys {
     });
 }
 
+mod gpu_conformance_with_a_late_assignment {
+    use super::*;
+    suite!(|queue_len_max| {
+        let backend = crate::cuda::tests::backend(|options| {
+            options.queue_len_max = queue_len_max;
+            options.is_assignment_late = true;
+            options.key_batch = 2;
+        })?;
+        Some(Arc::new(backend) as Arc<dyn Backend>)
+    });
+}
+
 mod gpu_dual_conformance {
     use super::*;
     suite!(|queue_len_max| {
@@ -71,12 +83,16 @@ mod gpu_dual_conformance {
 
 #[test]
 fn gpu_each_flip_on_either_side_is_named() {
-    let Some(gpu) = make(4) else { return };
     let cpu = cpu(4).expect("always there");
-    let mut rng = ChaCha8Rng::seed_from_u64(7);
-    for log in [3, 10] {
-        let case = Case::meaningless(circuit(&mut rng, log), 91);
-        each_flip_is_named(&gpu, &cpu, &case);
+    for is_assignment_late in [false, true] {
+        let gpu = super::backend(|options| options.is_assignment_late = is_assignment_late);
+        let Some(gpu) = gpu else { return };
+        let gpu: Arc<dyn Backend> = Arc::new(gpu);
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        for log in [3, 10] {
+            let case = Case::meaningless(circuit(&mut rng, log), 91);
+            each_flip_is_named(&gpu, &cpu, &case);
+        }
     }
 }
 
