@@ -1,20 +1,20 @@
 //! The threads that fill segments of parts, given to the parts in their order.
 //!
-//! Each part works on its own stage's thread, which never waits for anybody. The first part,
-//! which is the oldest of those of the highest priority, takes helpers until all threads but
-//! the own ones of the others work for it; the others take what it leaves. So parts end one
-//! after the other, as a device takes them, and not together. Between two segments a part that
-//! is not first, and has more than its own thread, lets a helper go if more threads work than
-//! there are: so a part that comes first late has its threads after one segment of the others,
-//! and what one cannot use others do. Nobody waits here, so nothing has to be woken; for the
-//! length of a segment more threads may work than there are cores.
+//! Each part waits, on its own stage's thread, for a thread that is free, and starts a worker
+//! with it. Of one priority no more threads work than there are, and none is without work
+//! that a part has: threads go to the oldest part that wants one, and between two segments a
+//! worker lets its thread go if an older part wants one. So parts end one after the other, as
+//! a device takes them.
+//!
+//! Parts of a higher priority wait for no segment of a lower one: they take threads beyond
+//! those that there are, and lower ones let theirs go between two segments, but for one.
 
 use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, Scope};
 
 use crate::belonging::EngineId;
@@ -24,14 +24,58 @@ use crate::schedule::Priority;
 /// When a part is served: those of a higher priority first, then those that came earlier.
 type Turn = (Reverse<Priority>, u64);
 
-/// How many threads there are, and which parts use them.
+/// How many threads there are, and which parts want them.
 pub(crate) struct Crew {
     threads: usize,
-    parts: Mutex<BTreeSet<Turn>>,
+    desk: Mutex<Desk>,
+    /// That a thread was let go, or a part wants none any more.
+    news: Condvar,
     /// Parts that came.
     came: AtomicU64,
-    /// Threads that work, helpers or not.
-    working: AtomicUsize,
+}
+
+/// Who works, and who would.
+struct Desk {
+    threads: usize,
+    /// Threads that work, for each priority.
+    working: [usize; Priority::CLASSES],
+    /// Parts that have a piece for a thread more.
+    wanting: BTreeSet<Turn>,
+}
+
+impl Desk {
+    fn new(threads: usize) -> Self {
+        Self {
+            threads,
+            working: [0; Priority::CLASSES],
+            wanting: BTreeSet::new(),
+        }
+    }
+
+    /// Threads that work for a priority or a higher one.
+    fn working_from(&self, priority: Priority) -> usize {
+        self.working[priority as usize..].iter().sum()
+    }
+
+    /// Whether an older part of the same priority wants a thread.
+    fn is_behind(&self, turn: Turn) -> bool {
+        let oldest = self.wanting.range((turn.0, 0)..).next();
+        oldest.is_some_and(|&oldest| oldest < turn)
+    }
+
+    /// Whether a part may have a thread more.
+    fn may_take(&self, turn: Turn) -> bool {
+        let Reverse(priority) = turn.0;
+        let has_none = self.working[priority as usize] == 0;
+        !self.is_behind(turn) && (has_none || self.working_from(priority) < self.threads)
+    }
+
+    /// Whether a worker of a part has to let its thread go.
+    fn must_let_go(&self, turn: Turn) -> bool {
+        let Reverse(priority) = turn.0;
+        let has_others = self.working[priority as usize] > 1;
+        self.is_behind(turn) || (has_others && self.working_from(priority) > self.threads)
+    }
 }
 
 /// Why not all work was done.
@@ -45,43 +89,18 @@ pub(crate) enum Unfinished<E> {
 
 impl Crew {
     pub(crate) fn new(threads: usize) -> Self {
+        let threads = threads.max(1);
         Self {
-            threads: threads.max(1),
-            parts: Mutex::default(),
+            threads,
+            desk: Mutex::new(Desk::new(threads)),
+            news: Condvar::new(),
             came: AtomicU64::new(0),
-            working: AtomicUsize::new(0),
         }
     }
 
     /// Threads that there are.
     pub(crate) fn threads(&self) -> usize {
         self.threads
-    }
-
-    /// A part comes.
-    fn enter(&self, priority: Priority) -> Place<'_> {
-        let turn = (Reverse(priority), self.came.fetch_add(1, Ordering::Relaxed));
-        lock(&self.parts).insert(turn);
-        Place { crew: self, turn }
-    }
-
-    /// Threads that a part can count on now.
-    fn share(&self, turn: Turn) -> usize {
-        let parts = lock(&self.parts);
-        match parts.first() {
-            Some(&first) if first == turn => self.threads.saturating_sub(parts.len() - 1).max(1),
-            _ => 1,
-        }
-    }
-
-    /// Whether a part of so many workers may have one more.
-    fn may_grow(&self, turn: Turn, workers: usize) -> bool {
-        self.working.load(Ordering::Relaxed) < self.threads || workers < self.share(turn)
-    }
-
-    /// Whether a part of so many workers has to let one go.
-    fn must_shrink(&self, turn: Turn, workers: usize) -> bool {
-        self.working.load(Ordering::Relaxed) > self.threads && workers > self.share(turn)
     }
 
     /// Works on all pieces, in their order, as many at the same time as there are threads for
@@ -97,51 +116,25 @@ impl Crew {
         stop: impl Fn() -> bool + Sync,
         work: impl Fn(usize, T) -> Result<R, E> + Sync,
     ) -> Result<Vec<R>, Unfinished<E>> {
-        self.working.fetch_add(1, Ordering::Relaxed);
-        self.run_as_one_that_works(priority, pieces, stop, work)
-    }
-
-    /// As [`run`](Self::run), by a thread that is at work on a piece of another run: it is
-    /// one of the crew's already, and its place in the other run is kept.
-    pub(crate) fn run_within<T: Send, R: Send, E: Send>(
-        &self,
-        priority: Priority,
-        pieces: Vec<T>,
-        stop: impl Fn() -> bool + Sync,
-        work: impl Fn(usize, T) -> Result<R, E> + Sync,
-    ) -> Result<Vec<R>, Unfinished<E>> {
-        let _back = Back(&self.working);
-        self.run_as_one_that_works(priority, pieces, stop, work)
-    }
-
-    /// By a thread that is counted among those that work, and is not afterwards.
-    fn run_as_one_that_works<T: Send, R: Send, E: Send>(
-        &self,
-        priority: Priority,
-        pieces: Vec<T>,
-        stop: impl Fn() -> bool + Sync,
-        work: impl Fn(usize, T) -> Result<R, E> + Sync,
-    ) -> Result<Vec<R>, Unfinished<E>> {
-        let place = self.enter(priority);
         let state = State {
             left: pieces.len(),
             done: pieces.iter().map(|_| None).collect(),
             pieces: pieces.into_iter().enumerate(),
-            workers: 1,
             end: None,
         };
         let run = Run {
             crew: self,
-            turn: place.turn,
+            turn: (Reverse(priority), self.came.fetch_add(1, Ordering::Relaxed)),
+            engine: EngineId::of_this_thread(),
             stop,
             work,
             state: Mutex::new(state),
         };
-        std::thread::scope(|scope| run.work(scope, Role::Own));
+        std::thread::scope(|scope| run.start_workers(scope));
         let state = run
             .state
             .into_inner()
-            .unwrap_or_else(|state| state.into_inner());
+            .unwrap_or_else(PoisonError::into_inner);
         match state.end {
             None => Ok(state.done.into_iter().flatten().collect()),
             Some(End::Stopped) => Err(Unfinished::Stopped),
@@ -149,40 +142,90 @@ impl Crew {
             Some(End::Panicked(panic)) => resume_unwind(panic),
         }
     }
-}
 
-/// A part among the others, until dropped.
-struct Place<'a> {
-    crew: &'a Crew,
-    turn: Turn,
-}
+    /// As [`run`](Self::run), by a worker on a piece of another run of the same priority,
+    /// whose thread others may have meanwhile.
+    pub(crate) fn run_within<T: Send, R: Send, E: Send>(
+        &self,
+        priority: Priority,
+        pieces: Vec<T>,
+        stop: impl Fn() -> bool + Sync,
+        work: impl Fn(usize, T) -> Result<R, E> + Sync,
+    ) -> Result<Vec<R>, Unfinished<E>> {
+        self.let_go(priority);
+        let _back = Back(self, priority);
+        self.run(priority, pieces, stop, work)
+    }
 
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        lock(&self.crew.parts).remove(&self.turn);
+    /// Waits for a thread for the next piece of a part, and gives both; none if no piece is to
+    /// be begun any more.
+    fn take<P>(
+        &self,
+        turn: Turn,
+        has_piece: impl Fn() -> bool,
+        next: impl Fn() -> Option<P>,
+    ) -> Option<P> {
+        let Reverse(priority) = turn.0;
+        let mut desk = lock(&self.desk);
+        desk.wanting.insert(turn);
+        let piece = loop {
+            if !has_piece() {
+                break None;
+            }
+            if desk.may_take(turn)
+                && let Some(piece) = next()
+            {
+                desk.working[priority as usize] += 1;
+                break Some(piece);
+            }
+            desk = self.news.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        };
+        // With another piece it wants the next one.
+        if !has_piece() {
+            desk.wanting.remove(&turn);
+        }
+        drop(desk);
+        // Whoever is next may be served too.
+        self.news.notify_all();
+        piece
+    }
+
+    /// A part wants no thread any more.
+    fn leave(&self, turn: Turn) {
+        lock(&self.desk).wanting.remove(&turn);
+        self.news.notify_all();
+    }
+
+    fn let_go(&self, priority: Priority) {
+        lock(&self.desk).working[priority as usize] -= 1;
+        self.news.notify_all();
     }
 }
 
-/// A thread that works again on what it worked on before, once dropped.
-struct Back<'a>(&'a AtomicUsize);
+/// A worker that goes on with its piece, once dropped, whoever has its thread.
+struct Back<'a>(&'a Crew, Priority);
 
 impl Drop for Back<'_> {
     fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        lock(&self.0.desk).working[self.1 as usize] += 1;
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Role {
-    /// The part's own thread.
-    Own,
-    Helper,
+/// A thread that works, until dropped.
+struct Taken<'a>(&'a Crew, Priority);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.0.let_go(self.1);
+    }
 }
 
 /// The work on one part.
 struct Run<'a, T, R, E, Stop, Work> {
     crew: &'a Crew,
     turn: Turn,
+    /// Whose threads the workers are.
+    engine: Option<EngineId>,
     stop: Stop,
     work: Work,
     state: Mutex<State<T, R, E>>,
@@ -192,7 +235,6 @@ struct State<T, R, E> {
     pieces: std::iter::Enumerate<std::vec::IntoIter<T>>,
     left: usize,
     done: Vec<Option<R>>,
-    workers: usize,
     end: Option<End<E>>,
 }
 
@@ -210,54 +252,78 @@ where
     Stop: Fn() -> bool + Sync,
     Work: Fn(usize, T) -> Result<R, E> + Sync,
 {
-    fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, role: Role) {
-        while let Some((index, piece)) = self.next(scope, role) {
-            let result = catch_unwind(AssertUnwindSafe(|| (self.work)(index, piece)));
-            let mut state = lock(&self.state);
-            match result {
-                Ok(Ok(done)) => state.done[index] = Some(done),
-                Ok(Err(error)) => {
-                    state.end.get_or_insert(End::Failed(error));
+    /// A worker for each thread that this part is given, until no piece is left to begin.
+    fn start_workers<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
+        let Reverse(priority) = self.turn.0;
+        while let Some(piece) = self
+            .crew
+            .take(self.turn, || self.has_piece(), || self.pop())
+        {
+            let taken = Taken(self.crew, priority);
+            // Where there is no thread to be had it comes back.
+            let handed = Arc::new(Mutex::new(Some((piece, taken))));
+            let work = {
+                let handed = Arc::clone(&handed);
+                move || {
+                    EngineId::enter(self.engine);
+                    self.work(&handed);
                 }
-                Err(panic) => {
-                    state.end.get_or_insert(End::Panicked(panic));
-                }
+            };
+            let worker = Builder::new().name("cuzk-segments".to_owned());
+            if worker.spawn_scoped(scope, work).is_err() {
+                self.work(&handed);
             }
         }
     }
 
-    /// The next piece for a worker; without one it has left.
-    fn next<'scope>(
-        &'scope self,
-        scope: &'scope Scope<'scope, '_>,
-        role: Role,
-    ) -> Option<(usize, T)> {
+    /// Works on a piece, and on others as long as the thread may be kept.
+    fn work(&self, handed: &Mutex<Option<((usize, T), Taken<'_>)>>) {
+        let Some(((index, piece), _taken)) = lock(handed).take() else {
+            return;
+        };
+        self.work_on(index, piece);
+        while !lock(&self.crew.desk).must_let_go(self.turn)
+            && let Some((index, piece)) = self.next()
+        {
+            self.work_on(index, piece);
+        }
+    }
+
+    fn work_on(&self, index: usize, piece: T) {
+        let result = catch_unwind(AssertUnwindSafe(|| (self.work)(index, piece)));
+        let mut state = lock(&self.state);
+        match result {
+            Ok(Ok(done)) => state.done[index] = Some(done),
+            Ok(Err(error)) => {
+                state.end.get_or_insert(End::Failed(error));
+            }
+            Err(panic) => {
+                state.end.get_or_insert(End::Panicked(panic));
+            }
+        }
+    }
+
+    /// Whether there is a piece to begin.
+    fn has_piece(&self) -> bool {
         let mut state = lock(&self.state);
         if state.left > 0 && state.end.is_none() && (self.stop)() {
             state.end = Some(End::Stopped);
         }
-        let crew = self.crew;
-        let is_too_many = role == Role::Helper && crew.must_shrink(self.turn, state.workers);
-        if state.end.is_some() || state.left == 0 || is_too_many {
-            state.workers -= 1;
-            crew.working.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
-        let piece = state.pieces.next();
+        state.left > 0 && state.end.is_none()
+    }
+
+    fn pop(&self) -> Option<(usize, T)> {
+        let mut state = lock(&self.state);
+        let piece = state.pieces.next()?;
         state.left -= 1;
-        // One at a time: a helper brings the next itself.
-        if state.left > 0 && crew.may_grow(self.turn, state.workers) {
-            let engine = EngineId::of_this_thread();
-            let helper = Builder::new()
-                .name("cuzk-segments".to_owned())
-                .spawn_scoped(scope, move || {
-                    EngineId::enter(engine);
-                    self.work(scope, Role::Helper);
-                });
-            // Without a thread the work is done by those there are.
-            let helpers = usize::from(helper.is_ok());
-            state.workers += helpers;
-            crew.working.fetch_add(helpers, Ordering::Relaxed);
+        Some(piece)
+    }
+
+    /// The next piece for a worker, if one is to be begun.
+    fn next(&self) -> Option<(usize, T)> {
+        let piece = self.has_piece().then(|| self.pop()).flatten();
+        if !self.has_piece() {
+            self.crew.leave(self.turn);
         }
         piece
     }
@@ -266,12 +332,18 @@ where
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;
+    use std::sync::atomic::AtomicUsize;
 
     use super::*;
 
     const NORMAL: Priority = Priority::Normal;
 
     type Outcome = Result<Vec<usize>, Unfinished<&'static str>>;
+
+    /// Threads that work for anybody.
+    fn working(crew: &Crew) -> usize {
+        lock(&crew.desk).working_from(Priority::Low)
+    }
 
     #[test]
     fn pieces_are_done_once_and_told_in_order() {
@@ -357,7 +429,7 @@ mod tests {
             )
         };
         let panics = || catch_unwind(AssertUnwindSafe(|| within(true))).is_err();
-        let working = || crew.working.load(Ordering::Relaxed);
+        let working = || working(&crew);
         let done: Outcome = crew.run(
             NORMAL,
             vec![0],
@@ -386,84 +458,124 @@ mod tests {
         assert_eq!(done, Ok(vec![2]));
     }
 
-    /// A crew with parts that came in this order.
-    fn crew(threads: usize, parts: &[Priority], working: usize) -> (Crew, Vec<Turn>) {
-        let crew = Crew::new(threads);
-        let turns = parts.iter().map(|&priority| {
-            let place = crew.enter(priority);
-            let turn = place.turn;
-            std::mem::forget(place);
-            turn
-        });
-        let turns = turns.collect();
-        crew.working.store(working, Ordering::Relaxed);
-        (crew, turns)
+    /// The part that came as that number.
+    fn turn(priority: Priority, number: u64) -> Turn {
+        (Reverse(priority), number)
+    }
+
+    /// What those who want a thread may, and those who work must.
+    fn desk(threads: usize, working: &[(Priority, usize)], wanting: &[Turn]) -> Desk {
+        let mut desk = Desk::new(threads);
+        for &(priority, count) in working {
+            desk.working[priority as usize] = count;
+        }
+        desk.wanting.extend(wanting);
+        desk
     }
 
     #[test]
-    fn the_first_part_has_all_threads_but_the_own_ones_of_others() {
-        // Alone: all of them, and no more.
-        let alone = |working| crew(4, &[NORMAL], working);
-        let (one, turns) = alone(3);
-        assert!(one.may_grow(turns[0], 3) && !alone(4).0.may_grow(turns[0], 4));
-        // A second one begins while the first has all: the first lets one go, and the second
-        // has its own.
-        let two = |working| crew(4, &[NORMAL; 2], working).0;
-        let (_, turns) = crew(4, &[NORMAL; 2], 5);
-        let [first, second] = [turns[0], turns[1]];
-        assert!(two(5).must_shrink(first, 4) && !two(4).must_shrink(first, 3));
-        assert!(!two(5).may_grow(second, 1) && !two(5).must_shrink(second, 1));
-        // The first has one segment left: the second takes what is free, and keeps it.
-        assert!(two(3).may_grow(second, 2) && !two(4).must_shrink(second, 3));
-        // A third one begins then, for the first to have gone: the second has all but one.
-        assert!(two(3).may_grow(first, 2) && two(5).must_shrink(second, 3));
-        // More parts than threads: one each.
-        let (five, turns) = crew(2, &[NORMAL; 5], 5);
-        let each = turns.iter();
-        for &turn in each {
-            assert!(!five.may_grow(turn, 1) && !five.must_shrink(turn, 1));
+    fn the_oldest_part_has_what_is_free() {
+        let [old, young] = [1, 2].map(|number| turn(NORMAL, number));
+        for (working, wanting, may) in [
+            (3, vec![old], [true, false]),
+            (4, vec![old], [false, false]),
+            (3, vec![old, young], [true, false]),
+            // The old one has no piece left to begin.
+            (3, vec![young], [true, true]),
+            (4, vec![young], [false, false]),
+        ] {
+            let desk = desk(4, &[(NORMAL, working)], &wanting);
+            let seen = [old, young].map(|turn| desk.may_take(turn));
+            assert_eq!(seen[1], may[1], "{working} {wanting:?}");
+            if wanting.contains(&old) {
+                assert_eq!(seen[0], may[0], "{working} {wanting:?}");
+            }
+        }
+        // The young one lets threads go for the old one alone, its last one too.
+        for working in [1, 4] {
+            let desk = |wanting: &[Turn]| desk(4, &[(NORMAL, working)], wanting);
+            assert!(desk(&[old, young]).must_let_go(young));
+            assert!(!desk(&[old, young]).must_let_go(old) && !desk(&[young]).must_let_go(young));
         }
     }
 
     #[test]
-    fn a_higher_priority_comes_first() {
-        let with_high = |working| crew(8, &[NORMAL, Priority::High], working).0;
-        let (_, turns) = crew(8, &[NORMAL, Priority::High], 9);
-        let [normal, high] = [turns[0], turns[1]];
-        // It begins while one has all: it takes seven, the other lets seven go.
-        assert_eq!([high, normal].map(|turn| with_high(9).share(turn)), [7, 1]);
-        assert!(with_high(9).may_grow(high, 6) && with_high(9).must_shrink(normal, 8));
-        assert!(!with_high(9).may_grow(normal, 1) && !with_high(9).may_grow(high, 7));
-        // What it cannot use the other has.
-        assert!(with_high(3).may_grow(normal, 2) && !with_high(8).must_shrink(normal, 7));
-        // More parts than threads: it has its own.
-        let parts = [[NORMAL; 9].as_slice(), &[Priority::High]].concat();
-        let (many, turns) = crew(8, &parts, 9);
-        assert_eq!(many.share(turns[9]), 1);
-        // The highest of all has what two leave.
-        let (three, turns) = crew(8, &[NORMAL, Priority::High, Priority::Critical], 9);
-        let shares: Vec<usize> = turns.into_iter().map(|turn| three.share(turn)).collect();
-        assert_eq!(shares, [1, 1, 6]);
+    fn a_higher_priority_waits_for_no_lower_one() {
+        let (normal, high) = (turn(NORMAL, 1), turn(Priority::High, 2));
+        // It begins while a lower one has all threads, and has as many.
+        for count in 0..8 {
+            let working = [(NORMAL, 8), (Priority::High, count)];
+            assert!(desk(8, &working, &[normal, high]).may_take(high));
+        }
+        let full = [(NORMAL, 8), (Priority::High, 8)];
+        assert!(!desk(8, &full, &[normal, high]).may_take(high));
+        // The lower one lets its threads go meanwhile, but for one, and takes no other.
+        let with_high = |own| desk(8, &[(NORMAL, own), (Priority::High, 8)], &[normal]);
+        assert!(with_high(8).must_let_go(normal) && with_high(2).must_let_go(normal));
+        assert!(!with_high(1).must_let_go(normal) && !with_high(1).may_take(normal));
+        assert!(with_high(0).may_take(normal), "it has one at any time");
+        assert!(
+            !with_high(1).must_let_go(high),
+            "for which no other lets go"
+        );
+        // What the higher one cannot use it has.
+        let half = |own| desk(8, &[(NORMAL, own), (Priority::High, 4)], &[normal]);
+        assert!(half(3).may_take(normal) && !half(4).may_take(normal));
+        assert!(!half(4).must_let_go(normal) && half(5).must_let_go(normal));
     }
 
-    /// Another part is there and does nothing: its thread helps here, or none of the
-    /// pieces ends.
+    /// A part comes late, while one that it is before has both threads: it has them when they
+    /// are let go, and all of its pieces are begun before another of the other part.
     #[test]
-    fn a_free_thread_helps_beyond_the_share() {
-        let (crew, turns) = crew(2, &[NORMAL], 0);
-        let meeting = Barrier::new(2);
-        let done: Outcome = crew.run(
-            NORMAL,
-            vec![0, 1],
-            || false,
-            |_, piece| {
-                assert_eq!(crew.share(turns[0]), 1);
-                meeting.wait();
-                Ok(piece)
-            },
-        );
-        assert_eq!(done, Ok(vec![0, 1]));
-        assert_eq!(crew.working.load(Ordering::Relaxed), 0);
+    fn a_part_that_one_came_before_is_served_after_it() {
+        let crew = Crew::new(2);
+        let order = Mutex::new(Vec::new());
+        let (begun, go) = (Barrier::new(3), Barrier::new(3));
+        let second = |index: usize, ()| {
+            lock(&order).push("second");
+            if index < 2 {
+                begun.wait();
+                go.wait();
+            }
+            Ok::<_, &str>(())
+        };
+        let first = |_: usize, ()| {
+            lock(&order).push("first");
+            Ok::<_, &str>(())
+        };
+        std::thread::scope(|scope| {
+            // The first has its number before the second comes.
+            let place = crew.came.fetch_add(1, Ordering::Relaxed);
+            scope.spawn(|| crew.run(NORMAL, vec![(); 4], || false, second));
+            begun.wait();
+            let state = State {
+                left: 3,
+                done: vec![None; 3],
+                pieces: vec![(); 3].into_iter().enumerate(),
+                end: None,
+            };
+            let run = Run {
+                crew: &crew,
+                turn: turn(NORMAL, place),
+                engine: None,
+                stop: || false,
+                work: first,
+                state: Mutex::new(state),
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let is_wanting = || lock(&crew.desk).wanting.contains(&run.turn);
+                    while !is_wanting() {
+                        std::thread::yield_now();
+                    }
+                    go.wait();
+                });
+                run.start_workers(scope);
+            });
+        });
+        // Its last piece is begun before theirs, and told at the same time.
+        assert_eq!(lock(&order)[..4], ["second", "second", "first", "first"]);
+        assert_eq!(lock(&order).len(), 7);
     }
 
     #[test]
@@ -504,8 +616,8 @@ mod tests {
         let message = panic.expect_err("it panics");
         let message = message.downcast_ref::<String>().expect("a text");
         assert!(message.contains("a fault of the test"), "{message}");
-        assert!(lock(&crew.parts).is_empty(), "its place is given back");
-        assert_eq!(crew.working.load(Ordering::Relaxed), 0);
+        assert_eq!(working(&crew), 0, "its threads are given back");
+        assert!(lock(&crew.desk).wanting.is_empty());
         let done: Outcome = crew.run(NORMAL, vec![1], || false, |_, piece| Ok(piece));
         assert_eq!(done, Ok(vec![1]));
     }
