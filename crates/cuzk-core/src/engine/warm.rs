@@ -54,32 +54,21 @@ impl Engine {
     /// synthesised whole.
     ///
     /// The columns of one circuit are not those of another, so naming many takes the
-    /// sum of them. Sizes come from capacity hints, or before there are any from the
-    /// keys; of key files only the head is read.
+    /// sum of them. Sizes come from surveys and capacity hints, or before there are any from
+    /// the keys; of key files only the head is read.
     ///
     /// # Errors
     /// As [`check`](Self::check), [`ProveError::Plan`] if not even one part of each
     /// circuit fits, and [`ProveError::Warm`] if memory was refused.
     pub fn warm(&self, circuits: &[&dyn CircuitSpec]) -> Result<Plan, ProveError> {
-        let needs: Vec<Need> = circuits
-            .iter()
-            .map(|circuit| {
-                let key = self.shared.keys.counts(*circuit)?;
-                stage::check_fits(&self.shared, *circuit, &key)?;
-                let (layout, work_bytes) = stage::need(&self.shared, *circuit, &key);
-                let parts_max = self.parts_in_flight_max(*circuit);
-                Ok(Need {
-                    key,
-                    layout,
-                    work_bytes,
-                    parts_max,
-                    is_urgent: circuit.is_urgent(),
-                })
-            })
-            .collect::<Result<_, ProveError>>()?;
+        let mut needs = self.needs(circuits)?;
         // What can never fit is told before a survey is begun.
         self.fitting(&needs, &[])?;
         let mut stored = self.store(circuits, &needs);
+        if !stored.is_empty() {
+            // A key bounds the rows by its domain; a survey has counted them.
+            needs = self.needs(circuits)?;
+        }
         let (plan, parts) = loop {
             match self.fitting(&needs, &stored) {
                 Ok(fitting) => break fitting,
@@ -113,6 +102,26 @@ impl Engine {
         let kept = self.kept(&needs);
         self.shared.keep(kept);
         Ok(plan)
+    }
+
+    /// What parts of each circuit take, as far as that is known now.
+    fn needs(&self, circuits: &[&dyn CircuitSpec]) -> Result<Vec<Need>, ProveError> {
+        circuits
+            .iter()
+            .map(|circuit| {
+                let key = self.shared.keys.counts(*circuit)?;
+                stage::check_fits(&self.shared, *circuit, &key)?;
+                let (layout, work_bytes) = stage::need(&self.shared, *circuit, &key);
+                let parts_max = self.parts_in_flight_max(*circuit);
+                Ok(Need {
+                    key,
+                    layout,
+                    work_bytes,
+                    parts_max,
+                    is_urgent: circuit.is_urgent(),
+                })
+            })
+            .collect()
     }
 
     /// The stored rows of circuits that repeat, the largest first. A survey that panics

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use cuzk_budget::{Budget, Consumer, Priority, Wait};
-use cuzk_core::{Engine, JobOptions, ProveError};
+use cuzk_core::{CircuitSpec, Engine, JobOptions, ProveError};
 use cuzk_gpu::cpu::CpuBackend;
 use cuzk_gpu::{
     Backend, BackendError, CColumn, CircuitShape, CircuitSizes, ColumnLayout, Columns, DeviceUse,
@@ -13,6 +13,7 @@ use cuzk_gpu::{
 };
 
 use cuzk_pinned::{AcquireRequest, PinnedPool};
+use cuzk_synth::count;
 
 use crate::segments::{Chains, chains, house};
 use crate::toy::{House, Squares, SquaresJob, cpu};
@@ -28,6 +29,8 @@ pub(crate) struct Card {
     pub(crate) fails_first: AtomicBool,
     /// Proofs begin when as many devices have one.
     together: Option<Arc<Barrier>>,
+    /// Whether its columns have as many rows as the circuit, which it cannot prove then.
+    has_exact_rows: AtomicBool,
     seen: AtomicUsize,
     /// Keys that were preloaded.
     preloaded: AtomicUsize,
@@ -43,6 +46,7 @@ impl Card {
             is_lost: AtomicBool::new(false),
             fails_first: AtomicBool::new(false),
             together: None,
+            has_exact_rows: AtomicBool::new(false),
             seen: AtomicUsize::new(0),
             preloaded: AtomicUsize::new(0),
             shapes: Mutex::default(),
@@ -84,7 +88,14 @@ impl Backend for Card {
     }
 
     fn layout(&self, sizes: &CircuitSizes) -> ColumnLayout {
-        self.inner.layout(sizes)
+        let layout = self.inner.layout(sizes);
+        match self.has_exact_rows.load(Ordering::SeqCst) {
+            true => ColumnLayout {
+                rows: sizes.constraints,
+                ..layout
+            },
+            false => layout,
+        }
     }
 
     fn work_bytes(&self, sizes: &CircuitSizes, key: &Key, tier: KeyTier) -> u64 {
@@ -513,4 +524,22 @@ fn warming_brings_a_circuits_shape_to_every_device_that_is_in_service() {
     let handle = engine.submit(Arc::new(chains(None, 1)), seeded());
     handle.expect("there is room").wait().expect("a good job");
     assert_eq!(shapes(1), 0, "the proof's shape is another");
+}
+
+/// A key tells the rows of a circuit to the next power of two, a survey tells them exactly.
+#[test]
+fn columns_are_warmed_for_the_rows_that_a_survey_counts() {
+    let circuit = Chains::new(None);
+    let house = house(std::slice::from_ref(&circuit));
+    let card = Arc::new(Card::new(0));
+    card.has_exact_rows.store(true, Ordering::SeqCst);
+    let engine = engine(&house, &[card]);
+    let counted = count(|pass| circuit.synthesize_blank(pass)).expect("a good circuit");
+    let rows = counted.sizes.constraints;
+    assert!(!rows.is_power_of_two());
+    let plan = engine.warm(&[&circuit]).expect("there is room").to_string();
+    assert!(
+        plan.contains(&format!("columns x {rows} scalars")),
+        "{plan}"
+    );
 }
