@@ -10,9 +10,13 @@ use serde_json::Value;
 use super::file::Record;
 
 /// Joins files.
-pub(super) fn run(paths: &[PathBuf], out: &Path) -> anyhow::Result<bool> {
+pub(super) fn run(paths: &[PathBuf], name: Option<&str>, out: &Path) -> anyhow::Result<bool> {
     let records: anyhow::Result<_> = paths.iter().map(|path| read(path)).collect();
-    write(&join(records?)?, out)
+    let mut joined = join(records?)?;
+    if let Some(name) = name {
+        name.clone_into(&mut joined.name);
+    }
+    write(&joined, out)
 }
 
 /// Puts the cases of a later file in place of those of an earlier one.

@@ -59,8 +59,12 @@ enum Action {
     /// machine: all cases, and the command of each run.
     Join {
         /// Files, in the order of their cases.
-        #[arg(required = true, num_args = 2.., value_name = "FILE")]
+        #[arg(required = true, num_args = 1.., value_name = "FILE")]
         records: Vec<PathBuf>,
+        /// The joined record's name: of a measurement that stands beside another one of its
+        /// name, with other settings.
+        #[arg(long)]
+        name: Option<String>,
         /// Folder of the joined record; one that is there is replaced.
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
@@ -93,7 +97,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Resul
         }
         Action::Plot { records } => plot_some(workspace, records),
         Action::Page => write_generated(workspace, |_| true),
-        Action::Join { records, out } => join::run(records, out),
+        Action::Join { records, name, out } => join::run(records, name.as_deref(), out),
         Action::Renew { before, after, out } => join::run_renew(before, after, out),
     }
 }
