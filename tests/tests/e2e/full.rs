@@ -10,8 +10,12 @@ use tempfile::TempDir;
 use crate::support::{key, key_file};
 
 fn full(here: &TempDir, keys: &std::path::Path, arguments: &[&str]) -> Output {
+    full_of("2KiB", here, keys, arguments)
+}
+
+fn full_of(size: &str, here: &TempDir, keys: &std::path::Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_cuzk-bench"))
-        .args(["full", "--sector-size", "2KiB", "--backend", "cpu"])
+        .args(["full", "--sector-size", size, "--backend", "cpu"])
         .args(["--threads", "2", "--set", "memory.limit=6GiB"])
         .args(arguments)
         .arg("--keys")
@@ -98,6 +102,24 @@ fn proofs_of_time_are_those_that_the_secrets_say() {
         assert_eq!(latencies, Some(2), "{case}");
         assert_eq!(case["ours"]["samples"].as_array().map(Vec::len), Some(2));
     }
+}
+
+/// A circuit that only sectors of a real size have, from its key to the oracle.
+#[test]
+fn a_sector_of_512_mib_is_proved_with_a_key_that_is_made_for_it() {
+    let here = TempDir::new().expect("a temporary directory");
+    let keys = here.path().join("keys");
+    let output = full_of("512MiB", &here, &keys, &["--kind", "winning"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let case = case(&here, "full-winning-512mib.json");
+    assert_eq!(case["verified"], true, "{case}");
+    assert_eq!(
+        case["checked_by"],
+        "the verifying key of each part; the stock verifier, as one proof; the secrets of the \
+         key, part 0"
+    );
+    assert!(number(&case, "key_s") > 0.0, "{case}");
 }
 
 #[test]
