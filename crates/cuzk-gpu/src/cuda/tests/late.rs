@@ -3,91 +3,21 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bellperson::groth16::Parameters;
-use blstrs::{Bls12, Scalar};
 use cuzk_pinned::StagingRing;
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
-use super::proofs::{bytes, circuit, compare, cpu, cuda_job};
+use super::case::Case;
+use super::proofs::{circuit, compare, cpu};
 use super::{THREADS, backend, backend_with, page_locked};
-use crate::column::{CColumn, Column};
-use crate::cpu::Job;
 use crate::cpu::h::{CSource, Transforms};
-use crate::cpu::tests::circuit::Assignment;
-use crate::cpu::tests::{column, job, meaningless_key};
+use crate::cuda::CudaBackend;
 use crate::cuda::plan::{Counts, Needs};
 use crate::cuda::upload::arrivals;
-use crate::cuda::{CudaBackend, CudaJob};
 use crate::device::arena::ALIGN;
 use crate::device::executor::tests::block_on;
 use crate::key::KeyTier;
-use crate::{BackendError, DeviceOptions, KeyMemory, Pending};
-
-/// A circuit, a key of it, and the processor's proof.
-struct Case {
-    assignment: Assignment,
-    job: Job<Parameters<Bls12>>,
-    expected: Vec<u8>,
-}
-
-impl Case {
-    fn new(log: u32) -> Self {
-        let mut rng = ChaCha8Rng::seed_from_u64(u64::from(log));
-        let assignment = Assignment::of(circuit(&mut rng, log));
-        let key = Arc::new(meaningless_key(&assignment.shape(), 1));
-        let new = || {
-            let key = Arc::clone(&key);
-            let (r, s) = (Scalar::from(3), Scalar::from(u64::from(log)));
-            job(&assignment, CColumn::Scratch, key, r, s)
-        };
-        let proved = cpu().submit_job(new()).done();
-        Self {
-            expected: bytes(&proved.expect("a request that fits").proof),
-            job: new(),
-            assignment,
-        }
-    }
-
-    /// With columns in page-locked memory, or in the heap.
-    fn cuda_job(&self, is_page_locked: bool) -> CudaJob {
-        let mut job = cuda_job(&self.assignment, &self.job, CSource::Product);
-        let columns = &mut job.columns;
-        for column in [&mut columns.a, &mut columns.b, &mut columns.aux] {
-            if is_page_locked {
-                *column = locked(column);
-            }
-        }
-        job
-    }
-
-    /// With a value that is no scalar, which only a sum over the assignment finds.
-    fn wrong_job(&self, at: usize) -> CudaJob {
-        let mut job = self.cuda_job(false);
-        let mut aux = job.columns.aux.scalars().to_vec();
-        // SAFETY: any limbs are a value in memory; arithmetic never sees this one.
-        aux[at] = unsafe { std::mem::transmute::<[u64; 4], Scalar>([u64::MAX; 4]) };
-        job.columns.aux = column(&aux, aux.len());
-        job
-    }
-
-    fn check(&self, mut pending: Pending, what: &str) -> Option<KeyTier> {
-        assert!(pending.columns_read().is_some(), "the columns come back");
-        let proved = pending.done().expect("a request that fits");
-        assert!(bytes(&proved.proof) == self.expected, "{what}");
-        proved.tier
-    }
-}
-
-fn locked(column: &Column) -> Column {
-    let len = column.len();
-    let bytes = Column::bytes(len).expect("a small column").max(1);
-    let buffers = page_locked(&[bytes]).expect("there is a device");
-    let buffer = buffers.into_iter().next().expect("as many as asked");
-    let mut locked = Column::new(buffer, len);
-    locked.scalars_mut().copy_from_slice(column.scalars());
-    locked
-}
+use crate::{BackendError, DeviceOptions, KeyMemory};
 
 fn ring() -> Option<StagingRing> {
     let chunks = page_locked(&[1 << 16; 3])?;
@@ -118,7 +48,7 @@ fn an_upload_hears_of_a_computation_that_ended_before_its_transforms() {
 /// from page-locked memory, alone and two a pass, in one piece a section and in many.
 #[test]
 fn gpu_a_late_assignment_gives_the_cpus_bytes() {
-    let cases = [Case::new(13), Case::new(9)];
+    let cases = [Case::new(13, 1), Case::new(9, 1)];
     for (has_ring, has_memory, slots, batch, piece_log) in [
         (false, false, 1, 1, 24),
         (true, false, 2, 1, 9),
@@ -140,7 +70,7 @@ fn gpu_a_late_assignment_gives_the_cpus_bytes() {
         let mut running = VecDeque::new();
         for turn in 0..40 {
             let case = &cases[turn * 3 % 5 % 2];
-            running.push_back((turn, case, gpu.submit_job(case.cuda_job(turn % 3 == 0))));
+            running.push_back((turn, case, gpu.submit_job(case.placed(turn % 3 == 0))));
             if running.len() == 5 {
                 let (turn, case, pending) = running.pop_front().expect("five");
                 let tier = case.check(pending, &format!("{slots} slots, turn {turn}"));
@@ -192,7 +122,7 @@ fn needs<'a>(gpu: &CudaBackend, case: &'a Case) -> (Needs<'a>, u64) {
 /// proofs whose keys stay.
 #[test]
 fn gpu_a_device_without_another_byte_proves_among_others() {
-    let (large, small) = (Case::new(18), Case::new(9));
+    let (large, small) = (Case::new(18, 1), Case::new(9, 1));
     let adjust = |options: &mut DeviceOptions| {
         options.key_piece_log_max = 12;
         options.slots = 3;
@@ -215,7 +145,7 @@ fn gpu_a_device_without_another_byte_proves_among_others() {
             let mut running = VecDeque::new();
             for turn in 0..24 {
                 let case = if turn % 3 == 1 { &large } else { &small };
-                running.push_back((turn, case, gpu.submit_job(case.cuda_job(turn % 2 == 0))));
+                running.push_back((turn, case, gpu.submit_job(case.placed(turn % 2 == 0))));
                 if running.len() == 5 {
                     let (turn, case, pending) = running.pop_front().expect("five");
                     let tier = case.check(pending, &format!("{room}, turn {turn}"));
@@ -235,7 +165,7 @@ fn gpu_a_device_without_another_byte_proves_among_others() {
         options.memory_bytes_max = Some(fixed + least - ALIGN);
     });
     let gpu = gpu.expect("there is a device");
-    let error = gpu.submit_job(large.cuda_job(false)).done();
+    let error = gpu.submit_job(large.cuda_job()).done();
     let error = error.expect_err("a proof that does not fit");
     let is_told = matches!(error, BackendError::DeviceMemory { asked, .. } if asked == least);
     assert!(is_told, "{error}");
@@ -254,12 +184,12 @@ fn gpu_a_proof_that_fails_with_a_late_assignment_fails_alone() {
         Some(host_keys()),
     );
     let Some(gpu) = gpu else { return };
-    let (case, other) = (Case::new(10), Case::new(13));
+    let (case, other) = (Case::new(10, 1), Case::new(13, 1));
     for round in 0..20 {
-        let before = gpu.submit_job(other.cuda_job(round % 2 == 0));
-        let twin = gpu.submit_job(case.cuda_job(false));
+        let before = gpu.submit_job(other.placed(round % 2 == 0));
+        let twin = gpu.submit_job(case.cuda_job());
         let mut wrong = gpu.submit_job(case.wrong_job(round));
-        let after = gpu.submit_job(other.cuda_job(round % 2 == 1));
+        let after = gpu.submit_job(other.placed(round % 2 == 1));
         assert!(wrong.columns_read().is_some(), "the columns come back");
         let error = wrong.done().expect_err("a value that is no scalar");
         let is_told = matches!(error, BackendError::Unreduced { count: 1, .. });
@@ -276,8 +206,8 @@ fn gpu_the_late_upload_is_a_phase_after_the_transforms() {
     let Some(gpu) = backend(|options| options.is_assignment_late = true) else {
         return;
     };
-    let case = Case::new(12);
-    let proved = gpu.submit_job(case.cuda_job(true)).done();
+    let case = Case::new(12, 1);
+    let proved = gpu.submit_job(case.direct()).done();
     let phases = proved.expect("a request that fits").phases;
     let of = |name| phases.iter().filter(move |phase| phase.name == name);
     let uploads: Vec<_> = of("upload").collect();

@@ -2,6 +2,7 @@
 //! device print *skipped* where there is none, and fail instead under
 //! `CUZK_REQUIRE_GPU=1`.
 
+mod case;
 mod endurance;
 mod holdings;
 mod keys;

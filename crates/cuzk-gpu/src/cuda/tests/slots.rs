@@ -1,78 +1,13 @@
 //! Several proofs on the device at the same time.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bellperson::groth16::Parameters;
-use blstrs::{Bls12, Scalar};
 use cuzk_pinned::StagingRing;
-use rand_chacha::ChaCha8Rng;
-use rand_core::SeedableRng;
 
-use super::proofs::{bytes, circuit, cpu, cuda_job};
+use super::case::Case;
 use super::{THREADS, backend, backend_with, page_locked};
-use crate::column::{CColumn, Column};
-use crate::cpu::Job;
-use crate::cpu::h::CSource;
-use crate::cpu::tests::circuit::Assignment;
-use crate::cpu::tests::{column, job, meaningless_key};
-use crate::cuda::{CudaBackend, CudaJob};
-use crate::key::KeyTier;
-use crate::{BackendError, Pending, Phase, PhaseLane};
-
-/// A circuit, one of its keys, and the processor's proof.
-struct Case {
-    assignment: Assignment,
-    job: Job<Parameters<Bls12>>,
-    expected: Vec<u8>,
-}
-
-impl Case {
-    fn new(log: u32, key_seed: u64) -> Self {
-        let mut rng = ChaCha8Rng::seed_from_u64(u64::from(log));
-        let assignment = Assignment::of(circuit(&mut rng, log));
-        let key = Arc::new(meaningless_key(&assignment.shape(), key_seed));
-        let new = || {
-            let key = Arc::clone(&key);
-            let (r, s) = (Scalar::from(3), Scalar::from(key_seed));
-            job(&assignment, CColumn::Scratch, key, r, s)
-        };
-        let proved = cpu().submit_job(new()).done();
-        Self {
-            expected: bytes(&proved.expect("a request that fits").proof),
-            job: new(),
-            assignment,
-        }
-    }
-
-    fn cuda_job(&self) -> CudaJob {
-        cuda_job(&self.assignment, &self.job, CSource::Product)
-    }
-
-    /// With columns in page-locked memory.
-    fn direct(&self) -> CudaJob {
-        let mut job = self.cuda_job();
-        let columns = &mut job.columns;
-        for column in [&mut columns.a, &mut columns.b, &mut columns.aux] {
-            let len = column.len();
-            let bytes = Column::bytes(len).expect("a small column").max(1);
-            let buffers = page_locked(&[bytes]).expect("there is a device");
-            let buffer = buffers.into_iter().next().expect("as many as asked");
-            let mut locked = Column::new(buffer, len);
-            locked.scalars_mut().copy_from_slice(column.scalars());
-            *column = locked;
-        }
-        job
-    }
-
-    /// Waits for a proof of it.
-    fn check(&self, mut pending: Pending, what: &str) {
-        assert!(pending.columns_read().is_some(), "the columns come back");
-        let proved = pending.done().expect("a request that fits");
-        assert_eq!(proved.tier, Some(KeyTier::Resident), "{what}");
-        assert!(bytes(&proved.proof) == self.expected, "{what}");
-    }
-}
+use crate::cuda::CudaBackend;
+use crate::{BackendError, Phase, PhaseLane};
 
 #[test]
 fn gpu_two_circuits_at_once_give_the_cpus_bytes() {
@@ -83,7 +18,7 @@ fn gpu_two_circuits_at_once_give_the_cpus_bytes() {
         let pending = cases.each_ref().map(|case| gpu.submit_job(case.cuda_job()));
         // The later one is waited for first.
         for (case, pending) in cases.iter().zip(pending).rev() {
-            case.check(pending, &format!("round {round}"));
+            case.check_resident(pending, &format!("round {round}"));
         }
     }
     assert_eq!(gpu.device_allocations(), at_start);
@@ -113,12 +48,12 @@ fn many_proofs(slots: usize, cases: &[Case], limit: u64) {
         running.push_back((turn, case, gpu.submit_job(job)));
         if running.len() == 5 {
             let (turn, case, pending) = running.pop_front().expect("five");
-            case.check(pending, &format!("{slots} slots, turn {turn}"));
+            case.check_resident(pending, &format!("{slots} slots, turn {turn}"));
         }
         assert!(gpu.device_bytes() <= limit);
     }
     for (turn, case, pending) in running {
-        case.check(pending, &format!("{slots} slots, turn {turn}"));
+        case.check_resident(pending, &format!("{slots} slots, turn {turn}"));
     }
     assert_eq!(gpu.device_allocations(), at_start);
 }
@@ -130,7 +65,7 @@ fn gpu_many_proofs_with_keys_that_make_room_for_each_other() {
         .map(|(log, key_seed)| Case::new(log, key_seed))
         .into();
     for case in &cases {
-        case.check(gpu.submit_job(case.cuda_job()), "alone");
+        case.check_resident(gpu.submit_job(case.cuda_job()), "alone");
     }
     let all = gpu.device_bytes();
     drop(gpu);
@@ -154,7 +89,7 @@ fn gpu_a_proof_waits_for_room() {
 }
 
 fn case_alone(gpu: &CudaBackend, case: &Case) {
-    case.check(gpu.submit_job(case.cuda_job()), "alone");
+    case.check_resident(gpu.submit_job(case.cuda_job()), "alone");
 }
 
 /// One proof fails while others are under way.
@@ -165,20 +100,15 @@ fn gpu_a_proof_that_fails_fails_alone() {
     };
     let (case, other) = (Case::new(10, 1), Case::new(15, 2));
     for round in 0..20 {
-        let mut job = case.cuda_job();
-        let mut aux = job.columns.aux.scalars().to_vec();
-        // SAFETY: any limbs are a value in memory; arithmetic never sees this one.
-        aux[round] = unsafe { std::mem::transmute::<[u64; 4], Scalar>([u64::MAX; 4]) };
-        job.columns.aux = column(&aux, aux.len());
         let before = gpu.submit_job(other.cuda_job());
-        let mut wrong = gpu.submit_job(job);
+        let mut wrong = gpu.submit_job(case.wrong_job(round));
         let after = gpu.submit_job(other.cuda_job());
         assert!(wrong.columns_read().is_some(), "the columns come back");
         let error = wrong.done().expect_err("a value that is no scalar");
         let is_told = matches!(error, BackendError::Unreduced { count: 1, .. });
         assert!(is_told, "{error}");
-        other.check(before, "before");
-        other.check(after, "after");
+        other.check_resident(before, "before");
+        other.check_resident(after, "after");
         case_alone(&gpu, &case);
     }
 }
