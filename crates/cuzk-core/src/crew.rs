@@ -31,7 +31,8 @@ type Turn = (Reverse<Priority>, u64);
 pub(crate) struct Crew {
     threads: usize,
     desk: Mutex<Desk>,
-    /// That a thread was let go, or a part wants none any more.
+    /// That a thread was let go, that a part wants none any more, or that one may be told to
+    /// stop.
     news: Condvar,
     /// Parts that came.
     came: AtomicU64,
@@ -108,7 +109,8 @@ impl Crew {
 
     /// Works on all pieces, in their order, as many at the same time as there are threads for
     /// the part. What the pieces gave is in their order too. After a failure, or once
-    /// `stop` says so, no further piece is begun.
+    /// `stop` says so, no further piece is begun; while a part waits for a thread, `stop` is
+    /// asked when others let theirs go and at [`look_again`](Self::look_again).
     ///
     /// # Panics
     /// If a piece does, when those that had begun have ended.
@@ -158,6 +160,13 @@ impl Crew {
         self.let_go(priority);
         let _back = Back(self, priority);
         self.run(priority, pieces, stop, work)
+    }
+
+    /// Has those who wait for a thread look whether they are to stop.
+    pub(crate) fn look_again(&self) {
+        // Whoever looked before this, under the lock, waits by now.
+        drop(lock(&self.desk));
+        self.news.notify_all();
     }
 
     /// Waits for a thread for the next piece of a part, and gives both; none if no piece is to

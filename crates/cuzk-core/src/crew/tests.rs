@@ -2,7 +2,7 @@
 //! given back whatever ends a part, with threads.
 
 use std::sync::Barrier;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use super::*;
 
@@ -267,6 +267,36 @@ fn nothing_begins_after_a_failure_or_a_stop() {
         (stopped, begun.load(Ordering::Relaxed)),
         (Err(Unfinished::Stopped), 5)
     );
+}
+
+/// The only thread is let go after the part that waits for it was told to stop, and has.
+#[test]
+fn who_waits_for_a_thread_that_hangs_can_be_stopped() {
+    let crew = Crew::new(1);
+    let (begun, go) = (Barrier::new(2), Barrier::new(2));
+    let stop = AtomicBool::new(false);
+    let is_told = || stop.load(Ordering::Relaxed);
+    let hangs = |_: usize, piece| {
+        begun.wait();
+        go.wait();
+        Ok(piece)
+    };
+    let never = |_: usize, _: usize| -> Result<usize, &str> { panic!("no thread is free") };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| -> Outcome { crew.run(NORMAL, vec![1], || false, hangs) });
+        begun.wait();
+        let second = scope.spawn(|| -> Outcome { crew.run(NORMAL, vec![2], is_told, never) });
+        while lock(&crew.desk).wanting.is_empty() {
+            std::thread::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+        crew.look_again();
+        let second = second.join().expect("no piece of it is begun");
+        assert_eq!(second, Err(Unfinished::Stopped));
+        assert!(lock(&crew.desk).wanting.is_empty());
+        go.wait();
+        assert_eq!(first.join().expect("no panic"), Ok(vec![1]));
+    });
 }
 
 #[test]

@@ -101,6 +101,8 @@ impl Dispatcher {
                     self.finish(id);
                 }
             }
+            // Parts of a job that was given up wait for no thread: those who have them may hang.
+            self.shared.crew.look_again();
             self.log_aims();
             self.tell_waits();
             self.tell_stop();
