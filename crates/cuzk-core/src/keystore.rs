@@ -183,6 +183,11 @@ impl KeyStore {
         loop {
             let place = Arc::clone(self.slots().entry(id.clone()).or_default());
             let mut slot = lock(&place);
+            // Whoever waited for it may have one that was replaced meanwhile, and is empty or
+            // on no list any more. The table is locked by nobody who waits for a place.
+            if !self.is_current(&id, &place) {
+                continue;
+            }
             match &slot.key {
                 Some(key) if key.is_replaced() => {
                     let path = key.path().display();
@@ -212,6 +217,13 @@ impl KeyStore {
         }
         drop(slots);
         self.drop_replaced();
+    }
+
+    fn is_current(&self, circuit: &CircuitId, place: &Arc<Mutex<Slot>>) -> bool {
+        let slots = self.slots();
+        slots
+            .get(circuit)
+            .is_some_and(|current| Arc::ptr_eq(current, place))
     }
 
     /// Lets go of replaced keys that nobody uses any more.

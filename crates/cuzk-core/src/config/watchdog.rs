@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 /// How long a stage may take before it is given up; `None` is for ever. Generous: a stage
-/// that is slow ends by itself, one that hangs never does. A wait for memory has no limit of its own, since it ends when the
-/// stages do that hold what it waits for, and these have limits: it is told instead.
+/// that is slow ends by itself, one that hangs never does. A wait for memory has no limit of
+/// its own, since it ends when the stages do that hold what it waits for, and these have
+/// limits: it is told instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watchdog {
-    /// A synthesis.
+    /// A synthesis, with its wait for threads that older parts have.
     pub synthesis_max: Option<Duration>,
     /// A proof, from when a device has it. The device is out of service after it.
     pub prove_max: Option<Duration>,

@@ -101,6 +101,8 @@ impl Dispatcher {
                     self.finish(id);
                 }
             }
+            // Parts of a job that was given up wait for no thread: those who have them may hang.
+            self.shared.crew.look_again();
             self.log_aims();
             self.tell_waits();
             self.tell_stop();
@@ -167,7 +169,13 @@ impl Dispatcher {
                 Event::Completed(id)
             }),
             Message::Part(part, stage, result) => self.of_part(part, stage, *result),
-            Message::Raise(job, priority) => vec![Event::Raise { job, priority }],
+            Message::Raise(job, priority) => {
+                // Also what begins no reservation any more asks with it: threads, an explain.
+                if let Some(entry) = self.jobs.get(&job) {
+                    entry.job.standing.raise(priority);
+                }
+                vec![Event::Raise { job, priority }]
+            }
             Message::Cancel(id) => self.cancel(id),
             // Those that are lost are told whatever was heard.
             Message::Devices => Vec::new(),

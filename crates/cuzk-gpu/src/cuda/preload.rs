@@ -1,5 +1,5 @@
-//! Keys, and lists of circuits, that are brought before the first proof asks for them. Nothing goes to make room:
-//! a key without any is left to its first proof.
+//! Keys, and lists of circuits, that are brought before the first proof asks for them. Nothing
+//! goes to make room: what has none is left to its first proof.
 
 use std::cell::Cell;
 use std::rc::Rc;
