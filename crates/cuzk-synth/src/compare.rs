@@ -265,7 +265,7 @@ impl<'a> Compare<'a> {
 
     fn begin_block(&mut self) {
         let block = self.blocks;
-        if !self.ends_as_stored() || block == self.all.template.blocks() {
+        if !self.end_block() || block == self.all.template.blocks() {
             return self.differs();
         }
         if self.all.is_over() {
@@ -278,9 +278,9 @@ impl<'a> Compare<'a> {
         self.cursors = Default::default();
     }
 
-    /// Whether what was read since the last mark is as large as what is stored; it counts as
-    /// equal then if its rows were compared.
-    fn ends_as_stored(&self) -> bool {
+    /// What was read since the last mark is a whole: whether it is as large as what is stored.
+    /// It counts as equal then if its rows were compared.
+    fn end_block(&self) -> bool {
         let template = self.all.template;
         let Some(begin) = self.begin else {
             return Extent::between(&Sizes::default(), &self.at) == template.shared();
@@ -299,7 +299,7 @@ impl<'a> Compare<'a> {
         if self.is_over {
             return;
         }
-        if self.ends_as_stored() && self.blocks == self.all.template.blocks() {
+        if self.end_block() && self.blocks == self.all.template.blocks() {
             self.all.is_at_end.store(true, Ordering::Relaxed);
         } else {
             self.differs();

@@ -90,7 +90,7 @@ impl Engine {
             .filter_map(|(len, parts)| Some((cuzk_gpu::Column::bytes(len)?, parts)))
             .collect();
         let pool = self.shared.placing.pool(&self.shared.memory);
-        let warmed = pool.warm(&lens).map_err(ProveError::Warm);
+        pool.warm(&lens).map_err(ProveError::Warm)?;
         for cut in &stored {
             self.shared.backends.preload_shape(&cut.shape);
         }
@@ -98,7 +98,6 @@ impl Engine {
         let _ = self.outbox.send(Message::Devices);
         // From here on they may be reclaimed, as idle columns may.
         drop(stored);
-        warmed?;
         let kept = self.kept(&needs);
         self.shared.keep(kept);
         Ok(plan)

@@ -68,7 +68,7 @@ pub(super) fn read<T: Send>(
             circuit.synthesize_blank(pass)
         })
     };
-    let (made, walked) = std::thread::scope(|scope| {
+    let (made, is_lost, walked) = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..walks(blocks)).map(|_| scope.spawn(walk)).collect();
         let made = stored(&begun);
         // What a disk or a device refuses, it refuses whatever the circuit is.
@@ -78,12 +78,14 @@ pub(super) fn read<T: Send>(
             let walked = thread.join();
             walked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        (made, walked.collect::<Result<(), SynthError>>())
+        (made, is_lost, walked.collect::<Result<(), SynthError>>())
     });
+    if is_lost {
+        return made;
+    }
     match walked {
         Ok(()) if comparison.is_equal() => return made,
         Ok(()) => {}
-        Err(SynthError::GivenUp) => return made,
         Err(error) => return Err(error.into()),
     }
     drop((made, begun));

@@ -280,7 +280,11 @@ impl Holdings {
         }
         let scratch = self.scratch.as_ref();
         let scratch = scratch.filter(|held| held.region().bytes() >= workspace.scratch);
-        let has = scratch.map_or(0, |_| workspace.scratch);
+        // Its circuit is not named: lists of that length are taken to be its own.
+        let mut lists = self.shapes.iter().map(|held| held.held_bytes());
+        let has_lists = lists.any(|bytes| bytes == needs.list_bytes);
+        let has =
+            scratch.map_or(0, |_| workspace.scratch) + if has_lists { needs.list_bytes } else { 0 };
         if asked - has > self.arena.free_bytes() {
             return Ok(Preloaded::NoRoom);
         }

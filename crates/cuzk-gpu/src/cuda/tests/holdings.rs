@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use crate::BackendError;
 use crate::cpu::h::CSource;
 use crate::cuda::arena::Arena;
-use crate::cuda::holdings::{Fixed, Held, Holdings, Points, Wanted};
+use crate::cuda::holdings::{Fixed, Held, Holdings, Points, Preloaded, Wanted};
 use crate::cuda::plan::Cutting;
 use crate::cuda::points::{Encoding, PointBytes};
 use crate::device::arena::ALIGN;
@@ -165,6 +165,32 @@ fn what_does_not_fit_beside_a_proof_waits_and_nothing_idle_goes_for_it() {
     assert_eq!(holdings.free_bytes(), free);
     drop(held);
     drop(whole(second.take(&mut holdings)));
+}
+
+/// What was preloaded leaves what else a proof takes its room, in whichever order it came.
+#[test]
+fn a_key_and_its_lists_are_preloaded_where_a_proof_has_room_for_them() {
+    let case = Case::of(&shape(12));
+    let key = |holdings: &mut Holdings| {
+        let place = holdings.place_for(&case.source, &case.wanted().needs());
+        match place.expect("it fits alone") {
+            Preloaded::Resident(key) => key.pretend_loaded(),
+            Preloaded::NoRoom | Preloaded::InPieces => panic!("there is room"),
+        }
+    };
+    let lists = |holdings: &mut Holdings| {
+        let lists = holdings.place_for_lists(&case.shape);
+        lists.expect("there is room").pretend_loaded();
+    };
+    for is_key_first in [true, false] {
+        let mut holdings = Holdings::new(Arena::pretended(case.bytes()));
+        if is_key_first {
+            key(&mut holdings);
+        }
+        lists(&mut holdings);
+        key(&mut holdings);
+        drop(whole(case.take(&mut holdings)));
+    }
 }
 
 /// Pieces have the places that the plan says, however many proofs use them; and they are as
