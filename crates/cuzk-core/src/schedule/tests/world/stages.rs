@@ -179,25 +179,28 @@ impl World {
         );
     }
 
-    /// What each synthesis advances in a second: all have a thread, and the first that can
-    /// use more has all others.
+    /// What each synthesis advances in a second, as a share of what all threads do for it:
+    /// those that are no segments have a thread each, the first of the others has all that
+    /// are left, and those after it none.
     fn shares(&self) -> Vec<f64> {
-        let (threads, count) = (self.spec.limits.threads as f64, self.syntheses.len() as f64);
-        let own = (threads / count).min(1.0);
-        let mut free = (threads - count).max(0.0);
+        let threads = self.spec.limits.threads as f64;
+        let lone = self.syntheses.iter().filter(|one| !one.is_shared).count() as f64;
+        let mut free = (threads - lone).max(1.0);
         let shares = self.syntheses.iter().map(|synthesis| {
-            if !synthesis.is_shared {
-                return own;
+            if synthesis.is_shared {
+                std::mem::take(&mut free) / threads
+            } else {
+                (threads / lone).min(1.0)
             }
-            (own + std::mem::take(&mut free)) / threads
         });
         shares.collect()
     }
 
     /// When the next synthesis ends, and which.
     pub(super) fn next_synthesised(&self) -> Option<(f64, usize)> {
-        let syntheses = self.syntheses.iter().zip(self.shares());
-        let ends = syntheses.enumerate().map(|(index, (synthesis, share))| {
+        let syntheses = self.syntheses.iter().zip(self.shares()).enumerate();
+        let at_work = syntheses.filter(|(_, (_, share))| *share > 0.0);
+        let ends = at_work.map(|(index, (synthesis, share))| {
             let seconds = synthesis.left.max(0.0) / share;
             (self.now + seconds, index)
         });
