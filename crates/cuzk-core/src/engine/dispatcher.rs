@@ -101,6 +101,8 @@ impl Dispatcher {
                     self.finish(id);
                 }
             }
+            // Jobs that wait for threads may have been given up or raised by it.
+            self.shared.crew.look_again();
             self.log_aims();
             self.tell_waits();
             self.tell_stop();
