@@ -101,7 +101,7 @@ impl Dispatcher {
                     self.finish(id);
                 }
             }
-            // Parts of a job that was given up wait for no thread: those who have them may hang.
+            // Jobs that wait for threads may have been given up or raised by it.
             self.shared.crew.look_again();
             self.log_aims();
             self.tell_waits();

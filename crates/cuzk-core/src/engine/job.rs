@@ -222,7 +222,7 @@ pub struct Raiser {
 
 impl Raiser {
     /// From now on the job has this priority, if it is a higher one: what of it has not
-    /// started, or waits for memory or a device, goes before others as if the job had been
+    /// started, or waits for memory, threads or a device, goes before others as if the job had been
     /// submitted with it. Nothing happens if the job has ended.
     pub fn raise(&self, priority: Priority) {
         // Fails only if the engine has stopped, and then the job has ended too.

@@ -137,9 +137,7 @@ impl Engine {
             });
             Ok::<_, Infallible>(stored)
         };
-        let stored = shared
-            .crew
-            .run(Priority::default(), pieces, || false, store);
+        let stored = shared.crew.run(Priority::default, pieces, || false, store);
         let stored = stored.expect("nobody stops it, and nothing fails");
         let mut stored: Vec<_> = stored.into_iter().flatten().collect();
         stored.sort_by_key(|cut| std::cmp::Reverse(cut.bytes()));

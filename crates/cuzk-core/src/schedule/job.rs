@@ -65,7 +65,7 @@ pub(super) struct Part {
     pub(super) since: Duration,
     /// Times it was tried again.
     pub(super) retries: usize,
-    /// With which priority it was told to wait for memory.
+    /// With which priority it was told to wait for memory and threads.
     pub(super) asked: Priority,
     /// The device that proves it.
     pub(super) device: Option<DeviceIndex>,

@@ -272,8 +272,8 @@ pub enum Action {
         /// With which priority it waits for them.
         priority: Priority,
     },
-    /// The part waits for memory, and its job has moved up: it goes on waiting with this
-    /// priority. Not answered.
+    /// The part waits for memory or for threads, or may, and its job has moved up: it goes on
+    /// with this priority. Not answered.
     Urge {
         /// The part.
         part: PartId,

@@ -126,7 +126,7 @@ impl Scheduler {
         }
     }
 
-    /// Parts that wait for memory go on with the class of their job.
+    /// Parts that wait for memory or threads go on with the class of their job.
     pub(super) fn urge(&mut self, actions: &mut Vec<Action>) {
         if mutated!(self, NeverUrges) {
             return;
@@ -135,7 +135,7 @@ impl Scheduler {
         for (&id, job) in running.filter(|(_, job)| job.stage == JobStage::Running) {
             let priority = job.class;
             for (index, part) in job.parts.iter_mut().enumerate() {
-                if part.stage == Stage::Reserving && part.asked < priority {
+                if part.stage.has_synthesis_place() && part.asked < priority {
                     part.asked = priority;
                     let part = PartId { job: id, index };
                     actions.push(Action::Urge { part, priority });

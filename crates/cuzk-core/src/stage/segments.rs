@@ -81,7 +81,7 @@ pub(super) fn fill(
         .cut(columns, circuit.segments())
         .map_err(Unwritten::Synth)?;
     let filled = shared.crew.run(
-        job.standing.priority(),
+        || job.standing.priority(),
         columns.segments,
         || job.standing.is_given_up(),
         |segment, columns| {

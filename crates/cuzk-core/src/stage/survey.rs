@@ -246,7 +246,7 @@ impl Look<'_> {
             return Ok(None);
         }
         let walk = |_, ()| comparison.walk(|pass| self.circuit.synthesize_blank(pass));
-        let walked = crew.run_within(Priority::default(), vec![(); walks], || false, walk);
+        let walked = crew.run_within(Priority::default, vec![(); walks], || false, walk);
         walked.map_err(|unfinished| match unfinished {
             Unfinished::Stopped => failed(SynthError::GivenUp),
             Unfinished::Failed(source) => failed(source),

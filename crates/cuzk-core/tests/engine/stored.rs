@@ -37,15 +37,15 @@ pub(crate) fn nothing() -> Hook {
 
 /// A job of chains with something before its syntheses.
 #[derive(Clone)]
-struct Hooked {
-    job: ChainsJob,
+pub(crate) struct Hooked {
+    pub(crate) job: ChainsJob,
     blank: Hook,
-    segment: Hook,
+    pub(crate) segment: Hook,
     whole: Hook,
 }
 
 impl Hooked {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             job: chains(None, 1),
             blank: nothing(),

@@ -1,13 +1,18 @@
 //! Stages that hang: they are given up, told, and counted until they end.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cuzk_core::{Engine, JobOptions, ProveError};
+use cuzk_core::config::Synthesis;
+use cuzk_core::schedule::Priority;
+use cuzk_core::{Engine, JobHandle, JobOptions, ProveError};
 use cuzk_gpu::Backend;
 
 use crate::backends::Faulty;
-use crate::gate::{At, Gated};
+use crate::gate::{At, Gate, Gated};
+use crate::segments::{self, BLOCKS, Chains, chains};
+use crate::stored::Hooked;
 use crate::toy::{House, SquaresJob};
 use crate::{PLENTY, prove, seeded, until};
 
@@ -146,4 +151,65 @@ fn nothing_is_given_up_without_a_limit() {
         hangs.open();
         until(|| is_at_rest(&engine));
     }
+}
+
+/// An engine with the rows of a circuit stored, and a job of so many segments, which have all
+/// three threads until the gate is opened.
+fn threads_that_hang(house: &mut House, segments: usize) -> (Engine, JobHandle, Arc<Gate>) {
+    let engine = segments::engine(house, Synthesis::Segments, Path::new(""), true);
+    segments::prove(&engine, &chains(None, 1)).expect("a good job");
+    let gate = Arc::new(Gate::default());
+    let held = Arc::clone(&gate);
+    let mut job = Hooked::new();
+    job.job.segments = segments;
+    job.segment = Arc::new(move |_| {
+        held.pass();
+        Ok(())
+    });
+    let handle = engine.submit(Arc::new(job), seeded());
+    let handle = handle.expect("there is a place");
+    until(|| gate.came() == 3);
+    (engine, handle, gate)
+}
+
+/// Whether segments are left that have not begun, or none are.
+#[test]
+fn segments_that_hang_keep_no_thread_from_others() {
+    for segments in [BLOCKS, BLOCKS / 2] {
+        let mut house = segments::house(&[Chains::new(None)]);
+        house.config.watchdog.synthesis_max = Some(LIMIT);
+        let (engine, handle, gate) = threads_that_hang(&mut house, segments);
+        let error = handle.wait().expect_err("it hangs");
+        assert!(is_stalled(&error, "synthesis", Some(0)), "{error}");
+        let next = segments::prove(&engine, &chains(None, 2)).expect("the next job is fine");
+        assert_eq!(next.synthesis(), "segments");
+        gate.open();
+        until(|| is_at_rest(&engine));
+    }
+}
+
+#[test]
+fn a_job_that_waits_for_threads_is_cancelled_at_once_and_raised() {
+    let mut house = segments::house(&[Chains::new(None)]);
+    let (engine, hangs, gate) = threads_that_hang(&mut house, BLOCKS);
+    let waiting = || {
+        let job = Arc::new(chains(None, 1));
+        let handle = engine.submit(job, seeded()).expect("there is a place");
+        until(|| handle.timeline().has("reserve"));
+        handle
+    };
+    let cancelled = waiting();
+    cancelled.cancel();
+    let error = cancelled.wait().expect_err("it is given up");
+    assert!(matches!(error, ProveError::Cancelled), "{error}");
+    let raised = waiting();
+    raised.raiser().raise(Priority::High);
+    raised.wait().expect("it waits for nobody");
+    // Those that hang are given up, and whoever comes has their threads.
+    hangs.cancel();
+    waiting().wait().expect("there are threads");
+    gate.open();
+    let error = hangs.wait().expect_err("it is given up");
+    assert!(matches!(error, ProveError::Cancelled), "{error}");
+    until(|| is_at_rest(&engine));
 }

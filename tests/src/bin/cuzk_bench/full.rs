@@ -185,19 +185,43 @@ fn rounded(value: f64) -> Json {
     Json::from((value * 1e3).round() / 1e3)
 }
 
+/// The request, and how many parts of it are proved.
+fn asked(options: &Options, phases: &mut Phases) -> Result<(Vec<u8>, usize)> {
+    let json = phases.time("request", || request(options))?;
+    let parts = phases.time("check", || Ok(workload(options, &json, "")?.part_count()))?;
+    if let Some(count) = options.replay {
+        ensure!(
+            (1..=parts).contains(&count),
+            "--replay {count}: the job has 1 to {parts} parts"
+        );
+    }
+    Ok((json, parts))
+}
+
 pub(crate) fn run(options: &Options) -> Result<()> {
     if let Some(files) = &options.judge {
         return judged::judge(files);
     }
     ensure!(options.rounds > 0, "nothing to measure");
+    ensure!(
+        options.replay.is_none() || options.only != Some(Half::Key),
+        "--replay wants a job, and --only key makes none"
+    );
     let mut phases = Phases::new();
     let mut record = new_record(options)?;
     let mut config = configuration(options)?;
+    // What the arguments ask for is there, or is told before a key is made for hours.
+    let out = || format!("--out {}", options.out.display());
+    std::fs::create_dir_all(&options.out).with_context(out)?;
+    let asked = match options.only {
+        Some(Half::Key) => None,
+        _ => Some(asked(options, &mut phases)?),
+    };
     if options.only != Some(Half::Prove) {
         key(options, &mut phases)?;
     }
     let params = options.params();
-    if options.only == Some(Half::Key) {
+    let Some((json, parts)) = asked else {
         let name = format!("{}: its key", options.circuit().id());
         let seconds = Series::new(vec![phases.of("key")], "s");
         record.name += "-key";
@@ -208,9 +232,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }];
         println!("{}", record.write(&options.out)?.display());
         return Ok(());
-    }
-    let json = phases.time("request", || request(options))?;
-    let parts = phases.time("check", || Ok(workload(options, &json, "")?.part_count()))?;
+    };
     // No more are in flight than there are: columns of more would be allocated for nothing.
     if parts < PARTS_IN_FLIGHT_MIN {
         config.parts_in_flight_max.get_or_insert(parts);
@@ -339,4 +361,55 @@ fn new_record(options: &Options) -> Result<Record> {
     }
     record.command = command + " --keys DIR --out DIR";
     Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_before_a_key_is_made() {
+        let place = tempfile::tempdir().expect("writable");
+        let (keys, file) = (place.path().join("keys"), place.path().join("file"));
+        std::fs::write(&file, "").expect("writable");
+        let out = place.path().join("out");
+        for (flag, value, reason) in [
+            ("--replay", "0", "--replay 0: the job has 1 to 1 parts"),
+            ("--replay", "2", "--replay 2: the job has 1 to 1 parts"),
+            ("--parts", "2", "--parts 2: the request has 1 to 1"),
+            ("--out", "", "--out "),
+        ] {
+            let mut line = ["full", "--kind", "winning", "--sector-size", "2KiB"]
+                .map(Into::into)
+                .to_vec();
+            line.extend([
+                "--backend".into(),
+                "cpu".into(),
+                "--keys".into(),
+                keys.clone().into_os_string(),
+            ]);
+            line.extend(match flag {
+                "--out" => ["--out".into(), file.clone().into_os_string()].to_vec(),
+                _ => [
+                    "--out".into(),
+                    out.clone().into_os_string(),
+                    flag.into(),
+                    value.into(),
+                ]
+                .to_vec(),
+            });
+            let line = Line::try_parse_from(line).expect("a command line");
+            let refused = run(&line.options).expect_err("it is not there").to_string();
+            assert!(refused.starts_with(reason), "{refused}");
+            assert!(!keys.exists(), "{reason}");
+        }
+    }
 }

@@ -301,7 +301,7 @@ impl Model {
                 let may = job.is_some_and(|job| {
                     let waits = &job.parts[part.index];
                     job.life == Life::Proves
-                        && waits.place == In(Reserve)
+                        && matches!(waits.place, In(Reserve | Synthesise) | After(Reserve))
                         && waits.asked < priority
                         && priority == job.class
                 });

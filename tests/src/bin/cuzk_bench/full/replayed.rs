@@ -1,7 +1,7 @@
 //! The parts of the job once more, prepared before: what the device takes for them when
 //! nothing is synthesised meanwhile.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use blstrs::Scalar;
 use cuzk_core::{CircuitSpec, Workload, circuit_shape};
 use cuzk_gpu::{CircuitShape, CircuitSizes, Columns};
@@ -33,10 +33,6 @@ pub(super) fn replay(
 ) -> Result<Case> {
     let parts = workload(options, json, "")?;
     let jobs_parts = parts.part_count();
-    ensure!(
-        (1..=jobs_parts).contains(&count),
-        "--replay {count}: the job has 1 to {jobs_parts} parts"
-    );
     let circuit = options.circuit();
     let template = template(&circuit, false)?;
     let witnesses = Parts {
