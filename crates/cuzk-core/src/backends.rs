@@ -129,21 +129,12 @@ impl Backends {
     /// [`ProveError::Key`], [`ProveError::TooLarge`] and [`ProveError::Preload`], with what
     /// the first one said that could not.
     pub(crate) fn preload(&self, key: &Arc<Key>) -> Result<(), ProveError> {
-        let states = self.ledger().states.clone();
-        let members = self.members.iter().zip(states).enumerate();
-        let mut first = None;
-        for (at, (member, _)) in members.filter(|(_, (_, state))| state.lost.is_none()) {
-            let backend = name(&**member);
-            match member.preload(key) {
-                Ok(tier) => tracing::debug!(backend, ?tier, "key preloaded"),
-                Err(error) => {
-                    tracing::warn!(backend, %error, "key not preloaded");
-                    self.note(DeviceIndex(at), &error);
-                    first = first.or(Some(error));
-                }
-            }
-        }
-        match first {
+        let brought = self.on_each("key", |member| {
+            let tier = member.preload(key)?;
+            tracing::debug!(backend = name(member), ?tier, "key preloaded");
+            Ok(())
+        });
+        match brought {
             None => Ok(()),
             Some(BackendError::Key(error)) => Err(ProveError::Key(error)),
             Some(source @ BackendError::DeviceMemory { .. }) => {
@@ -156,15 +147,26 @@ impl Backends {
     /// Brings what stays of a circuit to each that is in service, as far as it has room. What
     /// fails is told, and met again by the first proof.
     pub(crate) fn preload_shape(&self, shape: &Arc<CircuitShape>) {
+        let _told = self.on_each("a circuit's lists", |member| member.preload_shape(shape));
+    }
+
+    /// Has each that is in service bring something; the first failure of any. All are told.
+    fn on_each(
+        &self,
+        what: &'static str,
+        bring: impl Fn(&dyn Backend) -> Result<(), BackendError>,
+    ) -> Option<BackendError> {
         let states = self.ledger().states.clone();
         let members = self.members.iter().zip(states).enumerate();
+        let mut first = None;
         for (at, (member, _)) in members.filter(|(_, (_, state))| state.lost.is_none()) {
-            if let Err(error) = member.preload_shape(shape) {
-                let backend = name(&**member);
-                tracing::warn!(backend, %error, "a circuit's lists not preloaded");
+            if let Err(error) = bring(&**member) {
+                tracing::warn!(backend = name(&**member), %error, "{what} not preloaded");
                 self.note(DeviceIndex(at), &error);
+                first = first.or(Some(error));
             }
         }
+        first
     }
 
     /// Notes a failure. A backend that has failed for good gets no part after this.

@@ -39,7 +39,6 @@ thread_local! {
 
 /// How many threads there are, and which parts want them.
 pub(crate) struct Crew {
-    threads: usize,
     desk: Mutex<Desk>,
     /// That a thread was let go, or a part wants none any more, or stands in another way.
     news: Condvar,
@@ -112,7 +111,6 @@ impl Crew {
         let threads = threads.max(1);
         let parts = BTreeMap::new();
         Self {
-            threads,
             desk: Mutex::new(Desk { threads, parts }),
             news: Condvar::new(),
             came: AtomicU64::new(0),
@@ -121,7 +119,7 @@ impl Crew {
 
     /// Threads that there are.
     pub(crate) fn threads(&self) -> usize {
-        self.threads
+        lock(&self.desk).threads
     }
 
     /// Works on all pieces, in their order, as many at the same time as there are threads for
