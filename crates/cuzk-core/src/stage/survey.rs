@@ -29,8 +29,8 @@ const SURVEY_BYTES_MIN: u64 = 1 << 16;
 /// Bytes that a row takes at the most, on the average, in the circuits that are known.
 const BYTES_PER_ROW: u64 = 160;
 
-/// Threads that compare blocks of one circuit, at the most. Each reads the whole circuit, in a
-/// fifth of the time that it takes to compare it: one more of so many makes it hardly shorter.
+/// Threads that compare blocks of one circuit, at the most. Each reads the whole circuit beside
+/// its share, which one more of so many makes hardly shorter.
 const WALKS_MAX: usize = 16;
 
 /// A circuit as what it repeats, or why it is synthesised whole.
