@@ -9,6 +9,7 @@ use cuzk_synth::Pass;
 use filecoin_hashers::poseidon::PoseidonDomain;
 use filecoin_proofs::parameters::{window_post_public_params, winning_post_public_params};
 use filecoin_proofs::{FallbackPoStSectorProof, PoStConfig};
+use rayon::prelude::*;
 use storage_proofs_core::api_version::ApiVersion;
 use storage_proofs_core::compound_proof::CompoundProof;
 use storage_proofs_core::merkle::MerkleProofTrait;
@@ -306,36 +307,43 @@ impl<Tree: Shape> Job for PostJob<Tree> {
     }
 
     fn check_part(&self, _: usize) -> Result<(), WorkloadError> {
-        // Sector by sector, so that the error names one. A sector keeps its place
-        // through the partition index of a partition with one place.
-        let places = self.params.sector_count;
-        let first = self.partition_index as usize * places;
+        // Of several that are wrong, the first is told.
+        let places = 0..self.inputs.sectors.len();
+        let checked = places.into_par_iter().map(|place| self.check_sector(place));
+        checked.find_first(Result::is_err).unwrap_or(Ok(()))
+    }
+}
+
+impl<Tree: Shape> PostJob<Tree> {
+    /// One sector alone, so that the error names it. It keeps its place through the
+    /// partition index of a partition with one place.
+    fn check_sector(&self, place: usize) -> Result<(), WorkloadError> {
         let single = PublicParams {
             sector_count: 1,
             ..self.params.clone()
         };
-        for (place, sector) in self.inputs.sectors.iter().enumerate() {
-            let inputs = PublicInputs {
-                sectors: vec![sector.clone()],
-                k: Some(first + place),
-                ..self.inputs
-            };
-            let proof = Proof {
-                sectors: vec![self.proof.sectors[place].clone()],
-            };
-            let holds = FallbackPoSt::<Tree>::verify(&single, &inputs, &proof)
-                .map_err(|error| fault(PROOFS, format!("{error:#}")))?;
-            if !holds {
-                let id = u64::from(sector.id);
-                let (field, what) = if self.is_winning() {
-                    (item(PROOFS, 0), format!("challenge {place} of sector {id}"))
-                } else {
-                    (item(PROOFS, place), format!("the proof of sector {id}"))
-                };
-                let reason = "does not hold for its comm_r and the challenges of this randomness";
-                return Err(fault(field, format!("{what} {reason}")));
-            }
+        let sector = &self.inputs.sectors[place];
+        let first = self.partition_index as usize * self.params.sector_count;
+        let inputs = PublicInputs {
+            sectors: vec![sector.clone()],
+            k: Some(first + place),
+            ..self.inputs
+        };
+        let proof = Proof {
+            sectors: vec![self.proof.sectors[place].clone()],
+        };
+        let holds = FallbackPoSt::<Tree>::verify(&single, &inputs, &proof)
+            .map_err(|error| fault(PROOFS, format!("{error:#}")))?;
+        if holds {
+            return Ok(());
         }
-        Ok(())
+        let id = u64::from(sector.id);
+        let (field, what) = if self.is_winning() {
+            (item(PROOFS, 0), format!("challenge {place} of sector {id}"))
+        } else {
+            (item(PROOFS, place), format!("the proof of sector {id}"))
+        };
+        let reason = "does not hold for its comm_r and the challenges of this randomness";
+        Err(fault(field, format!("{what} {reason}")))
     }
 }
