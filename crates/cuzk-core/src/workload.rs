@@ -84,7 +84,23 @@ pub trait CircuitSpec: Send + Sync {
     fn segments(&self) -> usize {
         self.cut().map_or(1, |_| usize::MAX)
     }
+
+    /// The blank circuit with so many blocks of the [`cut`](Self::cut), where the circuit is a
+    /// loop over blocks that all have the same values when it is blank: as for a proof of
+    /// fewer. A survey compares three blocks then in place of all: every one more would be
+    /// the same code with the same values. What the whole has is checked by its sizes, which
+    /// must be the key's, and each proof by the verifying key.
+    fn shortened(&self, _blocks: usize) -> Option<Blank<'_>> {
+        None
+    }
 }
+
+/// Blocks of a [shortened](CircuitSpec::shortened) circuit that are compared: the first, one
+/// between others, and the last.
+pub(crate) const COMPARED: usize = 3;
+
+/// Synthesises a blank circuit.
+pub type Blank<'a> = Box<dyn Fn(&mut Pass<'_>) -> Result<(), SynthesisError> + Send + Sync + 'a>;
 
 /// Blocks of a circuit of which the first one tells the others, as far as it says: at least
 /// two, and not more than anybody knows of.

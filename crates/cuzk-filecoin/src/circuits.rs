@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use bellpepper_core::{Circuit, SynthesisError};
 use cuzk_core::schedule::Priority;
-use cuzk_core::{CircuitId, CircuitSpec};
+use cuzk_core::{Blank, CircuitId, CircuitSpec};
 use cuzk_synth::{Cut, Pass};
 use filecoin_proofs::constants::DefaultPieceHasher;
 use filecoin_proofs::parameters::{
@@ -17,7 +17,7 @@ use storage_proofs_core::parameter_cache::{
     CacheableParameters, get_parameter_data, get_verifying_key_data, parameter_id, verifying_key_id,
 };
 use storage_proofs_porep::stacked::{StackedCompound, StackedDrg};
-use storage_proofs_post::fallback::{FallbackPoSt, FallbackPoStCompound};
+use storage_proofs_post::fallback::{FallbackPoSt, FallbackPoStCompound, PublicParams};
 use storage_proofs_update::{EmptySectorUpdate, EmptySectorUpdateCompound};
 
 use crate::error::UnknownName;
@@ -125,6 +125,16 @@ impl CircuitSpec for FilecoinCircuit {
         self.kind != ProofKind::SnapDeals
     }
 
+    /// A PoSt is a loop over its sectors.
+    fn shortened(&self, blocks: usize) -> Option<Blank<'_>> {
+        let Self { kind, sector_size } = *self;
+        matches!(kind, ProofKind::WindowPost | ProofKind::WinningPost).then(|| -> Blank<'_> {
+            Box::new(move |pass| {
+                with_tree!(sector_size, shortened_post(kind, sector_size, blocks, pass))
+            })
+        })
+    }
+
     fn segments(&self) -> usize {
         let size = self.sector_size;
         match self.kind {
@@ -194,13 +204,8 @@ fn synthesize_blank<Tree: Shape>(
             >>::blank_circuit(&params)
             .synthesize(pass)
         }
-        ProofKind::WindowPost => {
-            let params = window_post_public_params::<Tree>(&window_config(size)).expect(KNOWN);
-            blank_post::<Tree>(&params, pass)
-        }
-        ProofKind::WinningPost => {
-            let params = winning_post_public_params::<Tree>(&winning_config(size)).expect(KNOWN);
-            blank_post::<Tree>(&params, pass)
+        ProofKind::WindowPost | ProofKind::WinningPost => {
+            blank_post::<Tree>(&post_params::<Tree>(kind, size), pass)
         }
         ProofKind::SnapDeals => {
             let params = storage_proofs_update::PublicParams::from_sector_size(size.bytes());
@@ -214,8 +219,29 @@ fn synthesize_blank<Tree: Shape>(
     }
 }
 
+fn post_params<Tree: Shape>(kind: ProofKind, size: SectorSize) -> PublicParams {
+    match kind {
+        ProofKind::WinningPost => winning_post_public_params::<Tree>(&winning_config(size)),
+        _ => window_post_public_params::<Tree>(&window_config(size)),
+    }
+    .expect(KNOWN)
+}
+
+fn shortened_post<Tree: Shape>(
+    kind: ProofKind,
+    size: SectorSize,
+    sector_count: usize,
+    pass: &mut Pass<'_>,
+) -> Result<(), SynthesisError> {
+    let params = PublicParams {
+        sector_count,
+        ..post_params::<Tree>(kind, size)
+    };
+    blank_post::<Tree>(&params, pass)
+}
+
 fn blank_post<Tree: Shape>(
-    params: &storage_proofs_post::fallback::PublicParams,
+    params: &PublicParams,
     pass: &mut Pass<'_>,
 ) -> Result<(), SynthesisError> {
     <FallbackPoStCompound<Tree> as CompoundProof<'_, FallbackPoSt<'_, Tree>, _>>::blank_circuit(

@@ -28,6 +28,8 @@ use crate::{Cut, Pass, Sizes, Uncut};
 pub struct Comparison<'a> {
     template: &'a Template,
     cut: Cut,
+    /// Of the circuit that is walked.
+    blocks: usize,
     walk_bytes: usize,
     /// The first block that no walk has taken.
     next: AtomicUsize,
@@ -54,12 +56,20 @@ impl<'a> Comparison<'a> {
         Ok(Self {
             template,
             cut,
+            blocks: template.blocks(),
             walk_bytes: size_of::<Compare<'_>>() + scratch_bytes,
             next: AtomicUsize::new(1),
             equal: AtomicUsize::new(0),
             is_at_end: AtomicBool::new(false),
             is_in_vain: AtomicBool::new(false),
         })
+    }
+
+    /// Of the circuit with fewer blocks than the template has. What it says of the whole is
+    /// what whoever makes circuits of either length knows: that they are a loop over their
+    /// blocks. At least the first of several, one in the middle and the last should be there.
+    pub fn with_blocks(self, blocks: usize) -> Self {
+        Self { blocks, ..self }
     }
 
     /// Bytes that each walk holds: those of one row. The circuit's own variables and linear
@@ -102,7 +112,7 @@ impl<'a> Comparison<'a> {
     /// that the template has not. To be asked after the walks.
     pub fn is_equal(&self) -> bool {
         let equal = self.equal.load(Ordering::Relaxed);
-        equal + 1 == self.template.blocks()
+        equal + 1 == self.blocks
             && self.is_at_end.load(Ordering::Relaxed)
             && !self.is_in_vain.load(Ordering::Relaxed)
     }
@@ -111,7 +121,7 @@ impl<'a> Comparison<'a> {
     /// whether there is another.
     fn is_over(&self) -> bool {
         self.is_in_vain.load(Ordering::Relaxed)
-            || self.next.load(Ordering::Relaxed) >= self.template.blocks().max(2)
+            || self.next.load(Ordering::Relaxed) >= self.blocks.max(2)
     }
 
     /// Whether a walk that comes to a block has it to itself. All before it are taken, since
@@ -265,7 +275,7 @@ impl<'a> Compare<'a> {
 
     fn begin_block(&mut self) {
         let block = self.blocks;
-        if !self.end_block() || block == self.all.template.blocks() {
+        if !self.end_block() || block == self.all.blocks {
             return self.differs();
         }
         if self.all.is_over() {
@@ -299,7 +309,7 @@ impl<'a> Compare<'a> {
         if self.is_over {
             return;
         }
-        if self.end_block() && self.blocks == self.all.template.blocks() {
+        if self.end_block() && self.blocks == self.all.blocks {
             self.all.is_at_end.store(true, Ordering::Relaxed);
         } else {
             self.differs();

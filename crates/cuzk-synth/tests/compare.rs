@@ -148,6 +148,17 @@ fn what_the_first_block_told_is_the_template_of_the_whole() {
     assert!(matches!(Comparison::new(&first, CUT), Err(SynthError::NoC)));
 }
 
+#[test]
+fn a_circuit_with_fewer_blocks_has_as_many_as_are_said() {
+    let first = first_block(BLOCKS);
+    for (said, blocks, is_equal) in [(3, 3, true), (2, 2, true), (3, 2, false), (3, 4, false)] {
+        let comparison = comparison(&first).with_blocks(said);
+        let walked = comparison.walk(|pass| blank(pass, Other::Blocks(blocks)));
+        walked.expect("a blank circuit needs no witness");
+        assert_eq!(comparison.is_equal(), is_equal, "{said} and {blocks}");
+    }
+}
+
 /// The second walk begins and ends while the first is before a block: that and the later
 /// ones are its, and no block is built twice.
 #[test]

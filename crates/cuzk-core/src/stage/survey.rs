@@ -3,9 +3,12 @@
 //!
 //! At its first part it is the work of one thread: the others have parts of their own. Before
 //! the first job they have not, and where a circuit says that its first block tells the
-//! others, that is read by one thread, and then all compare the others with it. What is kept
-//! is the same, and a circuit of which it is not true is surveyed whole, which says why.
+//! others, that is read by one thread, and then all compare the others with it. One that is a
+//! loop over blank blocks is compared with as many as tell that, at its first part too. What
+//! is kept is the same, and a circuit of which it is not true is surveyed whole, which says
+//! why.
 
+use bellpepper_core::SynthesisError;
 use cuzk_budget::{BudgetError, Reservation};
 use cuzk_gpu::{CColumn, Key};
 use cuzk_synth::{Comparison, Cut, CutHint, Extend, Pass, SynthError, Template, Uncut, survey};
@@ -16,8 +19,8 @@ use crate::crew::Unfinished;
 use crate::error::Failure;
 use crate::schedule::Priority;
 use crate::templates::{Found, InUse, Seen, Surveying};
-use crate::workload::uniform_blocks;
-use crate::{CircuitId, CircuitSpec, Obstacle};
+use crate::workload::{COMPARED, uniform_blocks};
+use crate::{Blank, CircuitId, CircuitSpec, Obstacle};
 
 /// Bytes that a survey may take, and a template at the most: twice what a challenge of a
 /// 32 GiB PoRep takes with C while its lists grow.
@@ -211,7 +214,7 @@ impl Look<'_> {
                 let found = self.look(Extend::FirstBlock { blocks }, &memory)?.ok();
                 found.filter(|template| template.digest() == seen.digest)
             }
-            None if self.job.is_none() => self.compared(&memory)?,
+            None => self.compared(&memory)?,
             _ => None,
         };
         let found = match found {
@@ -224,39 +227,75 @@ impl Look<'_> {
         })
     }
 
-    /// The first block, if the circuit says that it tells the others and several threads find
-    /// that it does. They hold a row each, in what is reserved for the survey: of that its
-    /// lists leave something when they do not grow any more.
+    /// The first block, if the circuit says that it tells the others and that is found to be
+    /// so. Walks hold a row each, in what is reserved for the survey: of that its lists leave
+    /// something when they do not grow any more.
     fn compared(&self, memory: &Reservation) -> Result<Option<Template>, Failure> {
-        let crew = &self.shared.crew;
-        // Two can share what comes after two blocks.
-        let is_shared = |blocks: &usize| *blocks > 2 && crew.threads() > 1;
-        let Some(blocks) = uniform_blocks(self.circuit).filter(is_shared) else {
+        let Some(blocks) = uniform_blocks(self.circuit) else {
             return Ok(None);
         };
+        let short = (blocks > COMPARED).then(|| self.circuit.shortened(COMPARED));
+        let short = short.flatten();
+        // By several threads before the first job alone, and two can share what comes after
+        // two blocks.
+        let is_shared = blocks > 2 && self.shared.crew.threads() > 1 && self.job.is_none();
+        if short.is_none() && !is_shared {
+            return Ok(None);
+        }
         let Ok(template) = self.look(Extend::FirstBlock { blocks }, memory)? else {
             return Ok(None);
         };
         let failed = |source| refused(self.part, source);
         let comparison = Comparison::new(&template, self.cut).map_err(failed)?;
         let free_bytes = memory.bytes().saturating_sub(template.bytes());
+        let is_equal = match short {
+            Some(blank) => self.compare_short(comparison.with_blocks(COMPARED), blank, free_bytes),
+            None => self.compare_all(&comparison, blocks, free_bytes),
+        };
+        Ok(is_equal?.then_some(template))
+    }
+
+    /// By this thread: three blocks take it no time.
+    fn compare_short(
+        &self,
+        comparison: Comparison<'_>,
+        blank: Blank<'_>,
+        free_bytes: u64,
+    ) -> Result<bool, Failure> {
+        if free_bytes < comparison.walk_bytes() as u64 {
+            return Ok(false);
+        }
+        let walked = comparison.walk(|pass| self.synthesize(&blank, pass));
+        walked.map_err(|source| refused(self.part, source))?;
+        let blocks = COMPARED;
+        tracing::debug!(circuit = %self.circuit.id(), blocks, "its first blocks were compared");
+        Ok(comparison.is_equal())
+    }
+
+    /// By all threads that are free.
+    fn compare_all(
+        &self,
+        comparison: &Comparison<'_>,
+        blocks: usize,
+        free_bytes: u64,
+    ) -> Result<bool, Failure> {
+        let crew = &self.shared.crew;
         let walk_bytes = comparison.walk_bytes() as u64;
-        let walks = walks(blocks, crew.threads(), free_bytes, walk_bytes);
-        if walks == 0 {
-            return Ok(None);
+        let threads = walks(blocks, crew.threads(), free_bytes, walk_bytes);
+        if threads == 0 {
+            return Ok(false);
         }
         let walk = |_, ()| comparison.walk(|pass| self.circuit.synthesize_blank(pass));
-        let walked = crew.run_within(Priority::default, vec![(); walks], || false, walk);
-        walked.map_err(|unfinished| match unfinished {
-            Unfinished::Stopped => failed(SynthError::GivenUp),
-            Unfinished::Failed(source) => failed(source),
+        let walked = crew.run_within(Priority::default, vec![(); threads], || false, walk);
+        walked.map_err(|unfinished| {
+            let source = match unfinished {
+                Unfinished::Stopped => SynthError::GivenUp,
+                Unfinished::Failed(source) => source,
+            };
+            refused(self.part, source)
         })?;
-        if !comparison.is_equal() {
-            return Ok(None);
-        }
-        let (threads, blocks) = (walks, template.blocks());
         tracing::debug!(circuit = %self.circuit.id(), threads, blocks, "its blocks were compared");
-        Ok(Some(template))
+        Ok(comparison.is_equal())
     }
 
     /// Whether C is evaluated from stored rows.
@@ -270,14 +309,22 @@ impl Look<'_> {
         memory: &Reservation,
     ) -> Result<Result<Template, Uncut>, Failure> {
         let limit_bytes = usize::try_from(memory.bytes()).unwrap_or(usize::MAX);
-        let circuit = |pass: &mut Pass<'_>| {
-            if let Some(job) = self.job {
-                job.ends(pass);
-            }
-            self.circuit.synthesize_blank(pass)
-        };
+        let blank = |pass: &mut Pass<'_>| self.circuit.synthesize_blank(pass);
+        let circuit = |pass: &mut Pass<'_>| self.synthesize(blank, pass);
         survey(self.cut, extend, self.with_c(), limit_bytes, circuit)
             .map_err(|source| refused(self.part, source))
+    }
+
+    /// Synthesises until the job ends, if there is one.
+    fn synthesize(
+        &self,
+        blank: impl Fn(&mut Pass<'_>) -> Result<(), SynthesisError>,
+        pass: &mut Pass<'_>,
+    ) -> Result<(), SynthesisError> {
+        if let Some(job) = self.job {
+            job.ends(pass);
+        }
+        blank(pass)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use bellpepper_core::SynthesisError;
 use cuzk_core::keygen::{GeneratedKey, KeyOutput, KeygenError, ToxicWaste, generate, sidecar_path};
-use cuzk_core::{CircuitId, CircuitSpec};
+use cuzk_core::{Blank, CircuitId, CircuitSpec};
 use cuzk_gpu::key::read_vk;
 use cuzk_gpu::{Key, KeyChecks, KeyError, PointCheck};
 use cuzk_synth::{Cut, Pass};
@@ -124,6 +124,7 @@ struct Told {
     circuit: Chains,
     is_cut: bool,
     segments: usize,
+    is_loop: bool,
 }
 
 impl CircuitSpec for Told {
@@ -154,6 +155,12 @@ impl CircuitSpec for Told {
     fn segments(&self) -> usize {
         self.segments
     }
+
+    fn shortened(&self, blocks: usize) -> Option<Blank<'_>> {
+        self.is_loop.then(|| -> Blank<'_> {
+            Box::new(move |pass| self.circuit.synthesize_blocks(blocks, pass))
+        })
+    }
 }
 
 /// The bytes of a key, and the stages that it took to make it.
@@ -183,6 +190,7 @@ fn a_key_from_stored_rows_is_the_key_of_the_whole_circuit() {
                 circuit,
                 is_cut,
                 segments,
+                is_loop: false,
             })
         };
         let (whole, stages) = told(false, 1);
@@ -200,5 +208,27 @@ fn a_key_from_stored_rows_is_the_key_of_the_whole_circuit() {
             };
             assert_eq!(stages, want, "{odd:?}, {segments} segments");
         }
+    }
+}
+
+/// Three blocks tell a circuit that is a loop, and where they differ it is read whole.
+#[test]
+fn a_key_of_a_loop_is_the_key_of_the_whole_circuit() {
+    for (odd, want) in [
+        (None, &["survey", "qap"][..]),
+        (Some(2), &["survey", "qap", "count", "qap"]),
+    ] {
+        let told = |is_loop| {
+            let circuit = Chains { odd, shared: 3 };
+            bytes_of(&Told {
+                circuit,
+                is_cut: is_loop,
+                segments: BLOCKS,
+                is_loop,
+            })
+        };
+        let (bytes, stages) = told(true);
+        assert_eq!(stages, want, "{odd:?}");
+        assert!(bytes == told(false).0, "{odd:?}");
     }
 }

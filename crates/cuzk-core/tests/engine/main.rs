@@ -7,6 +7,7 @@ mod dispatch;
 mod divided;
 mod dropped;
 mod gate;
+mod hooked;
 mod keygen;
 mod keystore;
 mod limits;

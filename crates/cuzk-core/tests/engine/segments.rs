@@ -57,7 +57,7 @@ impl CircuitSpec for Chains {
     }
 
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
-        self.synthesize(0..BLOCKS, None, None, pass)
+        self.synthesize_blocks(BLOCKS, pass)
     }
 
     fn cut(&self) -> Option<Cut> {
@@ -72,6 +72,15 @@ impl CircuitSpec for Chains {
 impl Chains {
     pub(crate) const fn new(odd: Option<usize>) -> Self {
         Self { odd, shared: 0 }
+    }
+
+    /// The blank circuit with so many of its blocks.
+    pub(crate) fn synthesize_blocks(
+        &self,
+        blocks: usize,
+        pass: &mut Pass<'_>,
+    ) -> Result<(), SynthesisError> {
+        self.synthesize(0..blocks, None, None, pass)
     }
 
     fn synthesize(

@@ -12,8 +12,9 @@ use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate};
 use cuzk_core::{CircuitId, CircuitSpec, Engine};
 use cuzk_synth::{Cut, CutHint, HintStore, Pass};
 
+use crate::hooked::{Hook, nothing};
 use crate::segments::{BLOCKS, Chains, ChainsJob, chains, counts, house, prove, surveys};
-use crate::stored::{Hook, held, nothing};
+use crate::stored::held;
 use crate::toy::{House, cpu};
 use crate::{PLENTY, until};
 

@@ -7,138 +7,23 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bellpepper_core::{ConstraintSystem, SynthesisError};
-use bellperson::groth16::{PreparedVerifyingKey, Proof};
-use blstrs::{Bls12, Scalar};
+use bellpepper_core::ConstraintSystem;
+use blstrs::Scalar;
 use cuzk_budget::{Consumer, LimitRule};
 use cuzk_core::config::{KeyTier, Sizing, Synthesis};
 use cuzk_core::schedule::Priority;
-use cuzk_core::{
-    CircuitId, CircuitSpec, Engine, JobHandle, JobOptions, Part, ProofReply, ProveError, Workload,
-    WorkloadError,
-};
-use cuzk_synth::{Cut, CutHint, HintStore, Pass};
+use cuzk_core::{CircuitSpec, Engine, JobHandle, JobOptions, ProofReply, ProveError, Workload};
+use cuzk_synth::{CutHint, HintStore, Pass};
 use ff::Field;
 
 use crate::backends::Faulty;
-use crate::segments::{Chains, ChainsJob, chains, counts, engine, house, prove, surveys};
+use crate::hooked::{Hook, Hooked, HookedSpec};
+use crate::segments::{BLOCKS, Chains, ChainsJob, chains, counts, engine, house, prove, surveys};
 use crate::toy::House;
 use crate::{PLENTY, seeded, until};
 
 const REGULAR: Chains = Chains::new(None);
 const NO_HINTS: &str = "";
-
-/// What happens before a synthesis.
-pub(crate) type Hook = Arc<dyn Fn(&mut Pass<'_>) -> Result<(), SynthesisError> + Send + Sync>;
-
-pub(crate) fn nothing() -> Hook {
-    Arc::new(|_| Ok(()))
-}
-
-/// A job of chains with something before its syntheses.
-#[derive(Clone)]
-pub(crate) struct Hooked {
-    pub(crate) job: ChainsJob,
-    blank: Hook,
-    pub(crate) segment: Hook,
-    whole: Hook,
-}
-
-impl Hooked {
-    pub(crate) fn new() -> Self {
-        Self {
-            job: chains(None, 1),
-            blank: nothing(),
-            segment: nothing(),
-            whole: nothing(),
-        }
-    }
-}
-
-struct HookedSpec(Hook);
-
-impl CircuitSpec for HookedSpec {
-    fn id(&self) -> CircuitId {
-        REGULAR.id()
-    }
-
-    fn params_file(&self) -> String {
-        REGULAR.params_file()
-    }
-
-    fn vk_file(&self) -> String {
-        REGULAR.vk_file()
-    }
-
-    fn params_digest(&self) -> Option<String> {
-        REGULAR.params_digest()
-    }
-
-    fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
-        (self.0)(pass)?;
-        REGULAR.synthesize_blank(pass)
-    }
-
-    fn cut(&self) -> Option<Cut> {
-        REGULAR.cut()
-    }
-}
-
-struct HookedPart {
-    part: Box<dyn Part>,
-    segment: Hook,
-    whole: Hook,
-}
-
-impl Part for HookedPart {
-    fn segments(&self) -> usize {
-        self.part.segments()
-    }
-
-    fn synthesize(&self, segment: usize, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
-        (self.segment)(pass)?;
-        self.part.synthesize(segment, pass)
-    }
-
-    fn synthesize_whole(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
-        (self.whole)(pass)?;
-        self.part.synthesize_whole(pass)
-    }
-}
-
-impl Workload for Hooked {
-    fn label(&self) -> String {
-        self.job.label()
-    }
-
-    fn circuit(&self) -> Arc<dyn CircuitSpec> {
-        Arc::new(HookedSpec(Arc::clone(&self.blank)))
-    }
-
-    fn part_count(&self) -> usize {
-        self.job.part_count()
-    }
-
-    fn part(&self, index: usize) -> Result<Box<dyn Part>, WorkloadError> {
-        Ok(Box::new(HookedPart {
-            part: self.job.part(index)?,
-            segment: Arc::clone(&self.segment),
-            whole: Arc::clone(&self.whole),
-        }))
-    }
-
-    fn verify(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        proofs: &[Proof<Bls12>],
-    ) -> Result<bool, WorkloadError> {
-        self.job.verify(vk, proofs)
-    }
-
-    fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {
-        self.job.encode(proofs)
-    }
-}
 
 fn submit(engine: &Engine, job: &Hooked) -> JobHandle {
     let handle = engine.submit(Arc::new(job.clone()), seeded());
@@ -198,6 +83,47 @@ fn warmed_circuits_are_surveyed_before_their_first_part() {
     let reply = prove(&engine, &chains(Some(4), 1)).expect("a good job");
     assert_eq!((surveys(&reply), counts(&engine)), (0, [3, 1, 1]));
     assert_eq!(reply.synthesis(), "whole-differs");
+}
+
+/// Of a circuit that is a loop three blocks are compared, before the first job and at its
+/// first part; where they differ, the whole is surveyed as if nothing had been said.
+#[test]
+fn a_circuit_that_is_a_loop_is_told_by_three_blocks() {
+    let mut house = house(&[REGULAR]);
+    let want = {
+        let engine = engine(&mut house, Synthesis::Whole, Path::new(NO_HINTS), true);
+        prove(&engine, &chains(None, 1)).expect("a good job").proof
+    };
+    for (odd, more, wholes) in [(None, 0, 1), (Some(2), 0, 2), (None, 1, 2), (None, -1, 2)] {
+        for is_warmed in [false, true] {
+            let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
+            let [blanks, shorts] = [0, 0].map(|none| Arc::new(AtomicUsize::new(none)));
+            let (of_whole, of_short) = (Arc::clone(&blanks), Arc::clone(&shorts));
+            let job = Hooked {
+                blank: Arc::new(move |_| {
+                    of_whole.fetch_add(1, Ordering::Relaxed);
+                    Ok(())
+                }),
+                short: Some(Arc::new(move |blocks, pass| {
+                    of_short.fetch_add(blocks, Ordering::Relaxed);
+                    let blocks = blocks.saturating_add_signed(more);
+                    Chains::new(odd).synthesize_blocks(blocks, pass)
+                })),
+                ..Hooked::new()
+            };
+            if is_warmed {
+                engine
+                    .warm(&[job.circuit().as_ref()])
+                    .expect("there is room");
+            }
+            let reply = submit(&engine, &job).wait().expect("a good job");
+            let told = (surveys(&reply), reply.synthesis(), reply.proof);
+            let at_part = usize::from(!is_warmed);
+            assert_eq!(told, (at_part, "segments".into(), want.clone()));
+            let [blanks, shorts] = [blanks, shorts].map(|count| count.load(Ordering::Relaxed));
+            assert_eq!((blanks, shorts), (wholes, 3), "{odd:?}, {more}");
+        }
+    }
 }
 
 #[test]
@@ -286,7 +212,7 @@ fn a_survey_that_fails_keeps_no_other_circuit_cold() {
     let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
     let more: Hook = Arc::new(|pass| pass.alloc(|| "more", || Ok(Scalar::ONE)).map(drop));
     engine
-        .warm(&[&HookedSpec(more), &other])
+        .warm(&[&HookedSpec::new(more), &other])
         .expect("there is room");
     assert!(held(&engine, "templates") > 0);
     let of = |circuit: Chains| ChainsJob {
@@ -351,7 +277,9 @@ fn a_survey_that_panics_is_told_and_warms_the_rest() {
     let mut house = house(&[REGULAR]);
     let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
     let bad: Hook = Arc::new(|_| panic!("a fault of the test"));
-    let plan = engine.warm(&[&HookedSpec(bad)]).expect("there is room");
+    let plan = engine
+        .warm(&[&HookedSpec::new(bad)])
+        .expect("there is room");
     assert!(plan.planned_bytes() > 0 && !plan.to_string().contains("templates"));
     assert_eq!(held(&engine, "templates"), 0);
     // The first part surveys it.
@@ -533,7 +461,7 @@ fn a_panic_in_any_block_ends_its_job_alone() {
     let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
     let good = Hooked::new();
     let want = submit(&engine, &good).wait().expect("a good job").proof;
-    for bad in 0..crate::segments::BLOCKS {
+    for bad in 0..BLOCKS {
         let seen = AtomicUsize::new(0);
         let job = Hooked {
             segment: Arc::new(move |_| {

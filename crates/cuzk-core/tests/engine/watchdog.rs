@@ -11,8 +11,8 @@ use cuzk_gpu::Backend;
 
 use crate::backends::Faulty;
 use crate::gate::{At, Gate, Gated};
+use crate::hooked::Hooked;
 use crate::segments::{self, BLOCKS, Chains, chains};
-use crate::stored::Hooked;
 use crate::toy::{House, SquaresJob};
 use crate::{PLENTY, prove, seeded, until};
 
