@@ -9,6 +9,7 @@ mod pages;
 mod prove;
 mod samples;
 mod settings;
+mod stacked;
 mod synth;
 mod terms;
 mod trim;
