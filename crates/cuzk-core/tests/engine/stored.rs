@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellpepper_core::{ConstraintSystem, SynthesisError};
-use bellperson::groth16::{PreparedVerifyingKey, Proof};
+use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
 use cuzk_budget::{Consumer, LimitRule};
 use cuzk_core::config::{KeyTier, Sizing, Synthesis};
 use cuzk_core::schedule::Priority;
 use cuzk_core::{
-    CircuitId, CircuitSpec, Engine, JobHandle, JobOptions, Part, ProofReply, ProveError, Workload,
-    WorkloadError,
+    CircuitId, CircuitSpec, Engine, JobHandle, JobOptions, Part, ProofReply, ProveError, Verifier,
+    Workload, WorkloadError,
 };
 use cuzk_synth::{Cut, CutHint, HintStore, Pass};
 use ff::Field;
@@ -127,12 +127,8 @@ impl Workload for Hooked {
         }))
     }
 
-    fn verify(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        proofs: &[Proof<Bls12>],
-    ) -> Result<bool, WorkloadError> {
-        self.job.verify(vk, proofs)
+    fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Result<bool, WorkloadError> {
+        self.job.verify(verifier, proofs)
     }
 
     fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {
