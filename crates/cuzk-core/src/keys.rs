@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use bellperson::groth16::{PreparedVerifyingKey, prepare_verifying_key};
-use blstrs::{Bls12, G1Affine};
+use blstrs::G1Affine;
 use cuzk_gpu::key::{file_digest, file_digest_with, read_vk};
-use cuzk_gpu::{Key, KeyChecks, KeyError, Section};
+use cuzk_gpu::{Key, KeyChecks, KeyError, Section, Verifier};
 
 use crate::config::PointCheck;
 
@@ -93,15 +92,12 @@ pub fn digest(path: &Path, progress: impl FnMut(u64, u64)) -> Result<String, Key
     file_digest_with(path, progress)
 }
 
-/// Reads a verifying key from a file of its own (`.vk`) and prepares it. With `digest`
-/// the file must be the published one.
+/// Reads a verifying key from a file of its own (`.vk`), to check proofs with. With
+/// `digest` the file must be the published one.
 ///
 /// # Errors
 /// If it is not one.
-pub fn verifying_key(
-    path: &Path,
-    digest: Option<String>,
-) -> Result<PreparedVerifyingKey<Bls12>, KeyError> {
+pub fn verifier(path: &Path, digest: Option<String>) -> Result<Verifier, KeyError> {
     if let Some(want) = digest {
         let have = file_digest(path)?;
         if have != want {
@@ -112,7 +108,7 @@ pub fn verifying_key(
             });
         }
     }
-    Ok(prepare_verifying_key(&read_vk(path)?))
+    Ok(Verifier::new(read_vk(path)?))
 }
 
 /// The checks of the arithmetic that a configured word stands for.

@@ -75,7 +75,7 @@ pub use assemble::{
 pub use backends::DeviceState;
 pub use config::Config;
 pub use cuzk_budget::ByteCount;
-pub use cuzk_gpu::{DeviceReport, DeviceUse, KeyError, KeyTier, USES_ADX, devices};
+pub use cuzk_gpu::{DeviceReport, DeviceUse, KeyError, KeyTier, USES_ADX, Verifier, devices};
 pub use cuzk_pinned::PoolStats;
 pub use engine::{
     Blinding, Canceller, Engine, EngineParts, JobHandle, JobOptions, PARTS_MAX, PartReport,

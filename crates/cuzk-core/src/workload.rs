@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use bellpepper_core::SynthesisError;
-use bellperson::groth16::{PreparedVerifyingKey, Proof};
+use bellperson::groth16::Proof;
 use blstrs::Bls12;
+use cuzk_gpu::Verifier;
 use cuzk_synth::{Cut, Pass};
 
 /// Names a circuit, everything about it that does not depend on a witness, and so
@@ -155,15 +156,11 @@ pub trait Workload: Send + Sync {
     fn part(&self, index: usize) -> Result<Box<dyn Part>, WorkloadError>;
 
     /// Checks the proofs of all parts against the public inputs that a verifier
-    /// would compute.
+    /// would compute. `verifier` is of the key that they were made with.
     ///
     /// # Errors
     /// If the check could not be made; a proof that fails it is `Ok(false)`.
-    fn verify(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        proofs: &[Proof<Bls12>],
-    ) -> Result<bool, WorkloadError>;
+    fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Result<bool, WorkloadError>;
 
     /// The bytes that go to the caller.
     ///

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use bellpepper_core::SynthesisError;
-use bellperson::groth16::{PreparedVerifyingKey, Proof, verify_proof, verify_proofs_batch};
+use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
-use cuzk_core::{CircuitSpec, Part, Workload, WorkloadError};
+use cuzk_core::{CircuitSpec, Part, Verifier, Workload, WorkloadError};
 use cuzk_synth::Pass;
 use rand_core::OsRng;
 use rayon::prelude::*;
@@ -123,50 +123,39 @@ impl FilecoinWorkload {
     /// # Errors
     /// If the bytes are not the proofs of all parts; proofs that fail the check
     /// are `Ok(false)`.
-    pub fn verify_bytes(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        bytes: &[u8],
-    ) -> Result<bool, WorkloadError> {
-        self.verify(vk, &self.decode(bytes)?)
+    pub fn verify_bytes(&self, verifier: &Verifier, bytes: &[u8]) -> Result<bool, WorkloadError> {
+        self.verify(verifier, &self.decode(bytes)?)
     }
 
     /// The first part whose proof does not hold, if one does not.
     ///
-    /// All proofs are checked as one random combination first, which is much cheaper
-    /// and fails, but for a chance below 2^-100, if any of them does. Only then they
-    /// are checked one by one.
+    /// All proofs are checked together first, which may be much cheaper and fails, but for
+    /// a chance below 2^-100, if any of them does ([`Verifier::verify_batch`]). Only then
+    /// the one is looked for.
     ///
     /// # Errors
     /// If there is not one proof a part, or the key is of another circuit.
     pub fn invalid_part(
         &self,
-        vk: &PreparedVerifyingKey<Bls12>,
+        verifier: &Verifier,
         proofs: &[Proof<Bls12>],
     ) -> Result<Option<usize>, WorkloadError> {
         self.counted(proofs)?;
         let inputs = (0..proofs.len())
             .map(|part| self.job.public_inputs(part))
             .collect::<Result<Vec<_>, _>>()?;
-        let Some(first) = inputs.first() else {
-            return Ok(None);
-        };
-        let other_key = |_| {
+        let is_other = |inputs: &&Vec<Scalar>| inputs.len() != verifier.input_count();
+        if let Some(inputs) = inputs.iter().find(is_other) {
             let circuit = self.circuit;
-            let (kind, size, count) = (circuit.kind, circuit.sector_size, first.len());
+            let (kind, size, count) = (circuit.kind, circuit.sector_size, inputs.len());
             let reason = format!("not of {kind} {size}, which has {count} public inputs");
-            fault("verifying key", reason)
-        };
-        let all: Vec<_> = proofs.iter().collect();
-        if verify_proofs_batch(vk, &mut OsRng, &all, &inputs).map_err(other_key)? {
+            return Err(fault("verifying key", reason));
+        }
+        if verifier.verify_batch(&mut OsRng, proofs, &inputs) {
             return Ok(None);
         }
-        for (part, (proof, inputs)) in proofs.iter().zip(&inputs).enumerate() {
-            if !verify_proof(vk, proof, inputs).map_err(other_key)? {
-                return Ok(Some(part));
-            }
-        }
-        Ok(None)
+        let mut parts = proofs.iter().zip(&inputs);
+        Ok(parts.position(|(proof, inputs)| !verifier.verify(proof, inputs)))
     }
 
     /// Reads encoded proofs, one a part.
@@ -226,12 +215,8 @@ impl Workload for FilecoinWorkload {
         }))
     }
 
-    fn verify(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        proofs: &[Proof<Bls12>],
-    ) -> Result<bool, WorkloadError> {
-        Ok(self.invalid_part(vk, proofs)?.is_none())
+    fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Result<bool, WorkloadError> {
+        Ok(self.invalid_part(verifier, proofs)?.is_none())
     }
 
     fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {

@@ -20,7 +20,8 @@ pub struct ProveRequest {
     /// The columns, in the lengths of the backend's [`layout`](Backend::layout), and the
     /// third as its [`CColumn`] says.
     pub columns: Columns,
-    /// Public inputs, the constant one first, which [`verify`](crate::verify()) does not want.
+    /// Public inputs, the constant one first, which a [`Verifier`](crate::Verifier) does
+    /// not want.
     pub inputs: Vec<Scalar>,
     /// Sizes and densities of the circuit.
     pub shape: Arc<CircuitShape>,

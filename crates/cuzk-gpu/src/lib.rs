@@ -9,7 +9,7 @@
 //! | prove on two backends and find where they part | [`Dual`], [`Watch`] |
 //! | open, check and read a key file | [`Key`], [`KeyChecks`] |
 //! | write one | [`KeyWriter`], [`fixed_base`] |
-//! | check a proof | [`verify()`] |
+//! | check a proof | [`Verifier`], [`Key::verifier`] |
 //!
 //! It does not synthesise circuits, queue jobs, try anything again or decide whether
 //! a proof may leave: that is the engine's. It draws no randomness; the blinding
@@ -35,7 +35,7 @@
 //! use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
 //! use cuzk_gpu::{
 //!     Backend, Bitmap, CircuitShape, CircuitSizes, Column, Columns, Key, KeyChecks, PointCheck,
-//!     ProveRequest, verify,
+//!     ProveRequest,
 //! };
 //! use cuzk_pinned::{AcquireRequest, PinnedPool};
 //! use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
@@ -99,7 +99,7 @@
 //! let columns = pending.columns_read(); // to be filled anew; dropped, they go to the pool
 //! assert!(columns.is_some());
 //! let proof = pending.done()?.proof;
-//! assert!(verify(key.prepared_vk(), &proof, &[y])); // without the leading one
+//! assert!(key.verifier().verify(&proof, &[y])); // without the leading one
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -183,7 +183,7 @@ pub use groth16::Statement;
 pub use key::{Key, KeyChecks, KeyTier, KeyWriter, PointCheck, Section};
 pub use phase::{Phase, PhaseLane, union};
 pub use shape::{Bitmap, CircuitShape, CircuitSizes};
-pub use verify::verify;
+pub use verify::Verifier;
 pub use watch::{Intermediate, Watch};
 
 /// Whether the curve arithmetic was compiled for processors with ADX. On any other

@@ -32,9 +32,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     print!("{}", reply.timeline);
 
     // The engine verified it before it left; so can whoever has the verifying key.
-    let vk = keys::verifying_key(&key.vk, None)?;
+    let verifier = keys::verifier(&key.vk, None)?;
     let proof = Proof::read(&reply.proof[..])?;
-    let verifies = cuzk_gpu::verify(&vk, &proof, &[Scalar::from(49)]);
+    let verifies = verifier.verify(&proof, &[Scalar::from(49)]);
     println!("{} bytes, verified: {verifies}", reply.proof.len());
     Ok(())
 }

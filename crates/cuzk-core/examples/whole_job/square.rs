@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bellpepper_core::{ConstraintSystem, SynthesisError, num::AllocatedNum};
-use bellperson::groth16::{PreparedVerifyingKey, Proof};
+use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
-use cuzk_core::{CircuitId, CircuitSpec, Part, Workload, WorkloadError};
+use cuzk_core::{CircuitId, CircuitSpec, Part, Verifier, Workload, WorkloadError};
 use cuzk_synth::Pass;
 
 /// The circuit, its witness, and a job of one part.
@@ -41,8 +41,8 @@ impl Workload for Square {
     fn circuit(&self) -> Arc<dyn CircuitSpec> { Arc::new(self.clone()) }
     fn part_count(&self) -> usize { 1 }
     fn part(&self, _: usize) -> Result<Box<dyn Part>, WorkloadError> { Ok(Box::new(self.clone())) }
-    fn verify(&self, vk: &PreparedVerifyingKey<Bls12>, proofs: &[Proof<Bls12>]) -> Checked {
-        Ok(cuzk_gpu::verify(vk, &proofs[0], &[Scalar::from(self.x * self.x)]))
+    fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Checked {
+        Ok(verifier.verify(&proofs[0], &[Scalar::from(self.x * self.x)]))
     }
     fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {
         let mut bytes = Vec::new();

@@ -13,7 +13,7 @@ pub(crate) fn complete(job: &Job, key: &Key, proofs: &[Proof<Bls12>]) -> Result<
     let accepted = job
         .timeline
         .time("verify_all", None, || {
-            job.workload.verify(key.prepared_vk(), proofs)
+            job.workload.verify(key.verifier(), proofs)
         })
         .map_err(Failure::fatal)?;
     if !accepted {

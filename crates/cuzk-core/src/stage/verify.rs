@@ -1,6 +1,6 @@
 //! Verify: no proof goes on that the key's own verifying key does not accept.
 
-use cuzk_gpu::{Key, verify as verify_proof};
+use cuzk_gpu::Key;
 
 use super::{Proved, Shared, Verified};
 use crate::Filling;
@@ -14,7 +14,7 @@ pub(crate) fn verify(shared: &Shared, key: &Key, proved: Proved) -> Result<Verif
         made,
     } = proved;
     // The first input is the constant one, which verifiers do not pass.
-    if verify_proof(key.prepared_vk(), &proof, &inputs[1..]) {
+    if key.verifier().verify(&proof, &inputs[1..]) {
         return Ok(Verified { proof, made });
     }
     shared.metrics.verification_failures.add(1);

@@ -4,9 +4,11 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bellperson::groth16::{PreparedVerifyingKey, Proof};
+use bellperson::groth16::Proof;
 use blstrs::Bls12;
-use cuzk_core::{CircuitSpec, Engine, Part, ProofReply, ProveError, Workload, WorkloadError};
+use cuzk_core::{
+    CircuitSpec, Engine, Part, ProofReply, ProveError, Verifier, Workload, WorkloadError,
+};
 
 use crate::backends::Faulty;
 use crate::gate::Gate;
@@ -60,12 +62,8 @@ impl Workload for Owner {
         self.job.part(index)
     }
 
-    fn verify(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        proofs: &[Proof<Bls12>],
-    ) -> Result<bool, WorkloadError> {
-        self.job.verify(vk, proofs)
+    fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Result<bool, WorkloadError> {
+        self.job.verify(verifier, proofs)
     }
 
     fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use bellpepper_core::SynthesisError;
-use bellperson::groth16::{PreparedVerifyingKey, Proof};
+use bellperson::groth16::Proof;
 use blstrs::Bls12;
-use cuzk_core::{CircuitId, CircuitSpec, Part, Workload, WorkloadError};
+use cuzk_core::{CircuitId, CircuitSpec, Part, Verifier, Workload, WorkloadError};
 use cuzk_synth::Pass;
 
 use crate::toy::SquaresJob;
@@ -145,12 +145,8 @@ impl Workload for Gated {
         Ok(Box::new(GatedPart { part, gate }))
     }
 
-    fn verify(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        proofs: &[Proof<Bls12>],
-    ) -> Result<bool, WorkloadError> {
-        self.job.verify(vk, proofs)
+    fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Result<bool, WorkloadError> {
+        self.job.verify(verifier, proofs)
     }
 
     fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {

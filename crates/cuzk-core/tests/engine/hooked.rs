@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use bellpepper_core::SynthesisError;
-use bellperson::groth16::{PreparedVerifyingKey, Proof};
+use bellperson::groth16::Proof;
 use blstrs::Bls12;
-use cuzk_core::{Blank, CircuitId, CircuitSpec, Part, Workload, WorkloadError};
+use cuzk_core::{Blank, CircuitId, CircuitSpec, Part, Verifier, Workload, WorkloadError};
 use cuzk_synth::{Cut, Pass};
 
 use crate::segments::{BLOCKS, Chains, ChainsJob, chains};
@@ -139,12 +139,8 @@ impl Workload for Hooked {
         }))
     }
 
-    fn verify(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        proofs: &[Proof<Bls12>],
-    ) -> Result<bool, WorkloadError> {
-        self.job.verify(vk, proofs)
+    fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Result<bool, WorkloadError> {
+        self.job.verify(verifier, proofs)
     }
 
     fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {

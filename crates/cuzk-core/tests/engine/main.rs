@@ -31,13 +31,13 @@ use std::sync::Arc;
 
 use backends::Faulty;
 use bellpepper_core::{Circuit, ConstraintSystem, SynthesisError, num::AllocatedNum};
-use bellperson::groth16::{PreparedVerifyingKey, Proof, create_proof};
+use bellperson::groth16::{Proof, create_proof};
 use blstrs::{Bls12, Scalar};
 use cuzk_core::config::{KeyTier, Sizing};
 use cuzk_core::keygen::{KeyOutput, KeygenError, ToxicWaste, generate, sidecar_path};
 use cuzk_core::{
-    Blinding, CircuitSpec, Eviction, JobOptions, PARTS_MAX, Part, ProofReply, ProveError, Workload,
-    WorkloadError,
+    Blinding, CircuitSpec, Eviction, JobOptions, PARTS_MAX, Part, ProofReply, ProveError, Verifier,
+    Workload, WorkloadError,
 };
 use cuzk_gpu::KeyError;
 use toy::{Fault, House, Squares, SquaresJob, cpu};
@@ -386,12 +386,8 @@ impl Workload for Falls {
         self.0.part(index)
     }
 
-    fn verify(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        proofs: &[Proof<Bls12>],
-    ) -> Result<bool, WorkloadError> {
-        self.0.verify(vk, proofs)
+    fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Result<bool, WorkloadError> {
+        self.0.verify(verifier, proofs)
     }
 
     fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use bellpepper_core::{
     Circuit, ConstraintSystem, Index, LinearCombination, SynthesisError, Variable,
 };
-use bellperson::groth16::{
-    PreparedVerifyingKey, Proof, create_proof, generate_parameters, verify_proof,
-};
+use bellperson::groth16::{Proof, create_proof, generate_parameters};
 use blstrs::{Bls12, Scalar};
 use cuzk_core::config::{KeyTier, Sizing};
 use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate};
-use cuzk_core::{Blinding, CircuitId, CircuitSpec, Part, Workload, WorkloadError};
+use cuzk_core::{Blinding, CircuitId, CircuitSpec, Part, Verifier, Workload, WorkloadError};
 use cuzk_gpu::Backend;
 use cuzk_synth::{HintStore, Pass, count};
 use ff::Field;
@@ -254,11 +252,7 @@ impl Workload for Random {
         Ok(Box::new(self.of_part(index)))
     }
 
-    fn verify(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        proofs: &[Proof<Bls12>],
-    ) -> Result<bool, WorkloadError> {
+    fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Result<bool, WorkloadError> {
         let holds = |(index, proof)| {
             let mut inputs = Vec::new();
             count(|pass| {
@@ -266,7 +260,7 @@ impl Workload for Random {
                 Ok(())
             })
             .expect("no pass refuses this circuit");
-            verify_proof(vk, proof, &inputs).expect("the key has as many inputs")
+            verifier.verify(proof, &inputs)
         };
         Ok(proofs.iter().enumerate().all(holds))
     }

@@ -7,13 +7,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use bellpepper_core::{ConstraintSystem, SynthesisError, num::AllocatedNum};
-use bellperson::groth16::{PreparedVerifyingKey, Proof};
+use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
 use cuzk_budget::Consumer;
 use cuzk_core::config::Synthesis;
 use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate};
 use cuzk_core::{
-    CircuitId, CircuitSpec, Engine, Part, ProofReply, ProveError, Workload, WorkloadError,
+    CircuitId, CircuitSpec, Engine, Part, ProofReply, ProveError, Verifier, Workload, WorkloadError,
 };
 use cuzk_synth::{Cut, CutHint, HintStore, Pass};
 
@@ -276,13 +276,9 @@ impl Workload for ChainsJob {
         Ok(Box::new(ChainsPart { job, x }))
     }
 
-    fn verify(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        proofs: &[Proof<Bls12>],
-    ) -> Result<bool, WorkloadError> {
+    fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Result<bool, WorkloadError> {
         let mut proofs = proofs.iter().zip(self.first..);
-        Ok(proofs.all(|(proof, x)| cuzk_gpu::verify(vk, proof, &self.circuit.outputs(x))))
+        Ok(proofs.all(|(proof, x)| verifier.verify(proof, &self.circuit.outputs(x))))
     }
 
     fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {

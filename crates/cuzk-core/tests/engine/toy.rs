@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bellpepper_core::{ConstraintSystem, SynthesisError, num::AllocatedNum};
-use bellperson::groth16::{PreparedVerifyingKey, Proof};
+use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
 use cuzk_budget::Budget;
 use cuzk_core::keygen::{KeyOutput, ToxicWaste, generate};
 use cuzk_core::{
-    CircuitId, CircuitSpec, ColumnMemory, Config, Engine, EngineParts, Part, ProveError, Workload,
-    WorkloadError,
+    CircuitId, CircuitSpec, ColumnMemory, Config, Engine, EngineParts, Part, ProveError, Verifier,
+    Workload, WorkloadError,
 };
 use cuzk_gpu::cpu::h::{CSource, Transforms};
 use cuzk_gpu::cpu::{CpuBackend, CpuOptions};
@@ -196,15 +196,11 @@ impl Workload for SquaresJob {
         }))
     }
 
-    fn verify(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        proofs: &[Proof<Bls12>],
-    ) -> Result<bool, WorkloadError> {
+    fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Result<bool, WorkloadError> {
         Ok(proofs
             .iter()
             .enumerate()
-            .all(|(index, proof)| cuzk_gpu::verify(vk, proof, &[self.input(index)])))
+            .all(|(index, proof)| verifier.verify(proof, &[self.input(index)])))
     }
 
     fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use cuzk_core::Workload;
 use cuzk_core::keygen::sidecar_path;
-use cuzk_core::keys::verifying_key;
+use cuzk_core::keys::verifier;
 use serde::Serialize;
 
 use crate::args::{Args, VerifyArgs};
@@ -63,8 +63,8 @@ pub(super) fn run(args: &Args, verify: &VerifyArgs) -> Result<(), Failure> {
     // Whoever allows test keys knows that the published list does not hold them.
     let wants_published = config.params_digest && !config.allow_test_params;
     let digest = circuit.vk_digest().filter(|_| wants_published);
-    let vk = verifying_key(&path, digest)?;
-    let valid = workload.verify(&vk, &proofs)?;
+    let verifier = verifier(&path, digest)?;
+    let valid = workload.verify(&verifier, &proofs)?;
     let verdict = Verdict {
         job: workload.label(),
         valid,

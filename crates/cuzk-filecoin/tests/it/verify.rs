@@ -1,9 +1,9 @@
 //! Verification against keys whose trapdoor is known, so that proofs can be made
 //! for any public inputs without a proving key.
 
-use bellperson::groth16::{PreparedVerifyingKey, Proof, VerifyingKey, prepare_verifying_key};
+use bellperson::groth16::{Proof, VerifyingKey};
 use blstrs::{Bls12, G1Affine, G1Projective, G2Affine, G2Projective, Scalar};
-use cuzk_core::Workload;
+use cuzk_core::{Verifier, Workload};
 use cuzk_filecoin::fixture::{FixtureOptions, generate};
 use cuzk_filecoin::{FilecoinWorkload, PROOF_BYTES, ProofKind, SectorSize};
 use ff::Field;
@@ -42,8 +42,8 @@ impl Trapdoor {
         }
     }
 
-    fn key(&self) -> PreparedVerifyingKey<Bls12> {
-        prepare_verifying_key(&VerifyingKey {
+    fn verifier(&self) -> Verifier {
+        Verifier::new(VerifyingKey {
             alpha_g1: g1(self.alpha),
             beta_g1: g1(self.beta),
             beta_g2: g2(self.beta),
@@ -73,34 +73,38 @@ impl Trapdoor {
     }
 }
 
-fn with_proof(file: &[u8]) -> (FilecoinWorkload, PreparedVerifyingKey<Bls12>, Proof<Bls12>) {
+fn with_proof(file: &[u8]) -> (FilecoinWorkload, Verifier, Proof<Bls12>) {
     let workload = workload(file);
     let inputs = workload.public_inputs(0).unwrap();
     let trapdoor = Trapdoor::new(inputs.len());
     let proof = trapdoor.proof(&inputs);
-    (workload, trapdoor.key(), proof)
+    (workload, trapdoor.verifier(), proof)
 }
 
 #[test]
 fn proofs_hold_for_their_own_request_only() {
     for file in [POREP, SNAP, WINDOW, WINNING] {
-        let (workload, vk, proof) = with_proof(file);
-        assert!(workload.verify(&vk, std::slice::from_ref(&proof)).unwrap());
+        let (workload, verifier, proof) = with_proof(file);
+        assert!(
+            workload
+                .verify(&verifier, std::slice::from_ref(&proof))
+                .unwrap()
+        );
         let bytes = workload.encode(std::slice::from_ref(&proof)).unwrap();
         assert_eq!(bytes.len(), PROOF_BYTES);
-        assert!(workload.verify_bytes(&vk, &bytes).unwrap());
+        assert!(workload.verify_bytes(&verifier, &bytes).unwrap());
 
         // Any other c is a well-formed proof of something else.
         let mut other = proof;
         other.c = g1(Scalar::from(7));
-        assert!(!workload.verify(&vk, &[other]).unwrap());
+        assert!(!workload.verify(&verifier, &[other]).unwrap());
     }
     // The same circuit, other inputs.
-    let (_, vk, proof) = with_proof(WINDOW);
+    let (_, verifier, proof) = with_proof(WINDOW);
     let mut request = crate::support::request(WINDOW);
     request.vanilla_proofs.pop();
     let shorter = request.workload().unwrap();
-    assert!(!shorter.verify(&vk, &[proof]).unwrap());
+    assert!(!shorter.verify(&verifier, &[proof]).unwrap());
 }
 
 #[test]
@@ -114,17 +118,20 @@ fn of_many_parts_the_one_that_does_not_hold_is_named() {
     let workload = workload(&file);
     let inputs = |part| workload.public_inputs(part).unwrap();
     let trapdoor = Trapdoor::new(inputs(0).len());
-    let vk = trapdoor.key();
+    let verifier = trapdoor.verifier();
     let proofs: Vec<_> = (0..workload.part_count())
         .map(|part| trapdoor.proof(&inputs(part)))
         .collect();
     assert_eq!(proofs.len(), 10);
-    assert_eq!(workload.invalid_part(&vk, &proofs).unwrap(), None);
-    assert!(workload.verify(&vk, &proofs).unwrap());
+    assert_eq!(workload.invalid_part(&verifier, &proofs).unwrap(), None);
+    assert!(workload.verify(&verifier, &proofs).unwrap());
 
     let refused_for = |proofs: &[Proof<Bls12>], part| {
-        assert_eq!(workload.invalid_part(&vk, proofs).unwrap(), Some(part));
-        assert!(!workload.verify(&vk, proofs).unwrap());
+        assert_eq!(
+            workload.invalid_part(&verifier, proofs).unwrap(),
+            Some(part)
+        );
+        assert!(!workload.verify(&verifier, proofs).unwrap());
     };
     for part in [0, 4, 9] {
         let mut one = proofs.clone();
@@ -145,18 +152,18 @@ fn of_many_parts_the_one_that_does_not_hold_is_named() {
 
 #[test]
 fn what_cannot_be_checked_is_named() {
-    let (workload, vk, proof) = with_proof(WINDOW);
+    let (workload, verifier, proof) = with_proof(WINDOW);
     let bytes = workload.encode(std::slice::from_ref(&proof)).unwrap();
     let mut no_point = bytes.clone();
     no_point[0] ^= 0x80;
-    let (_, other_vk, _) = with_proof(WINNING);
+    let (_, other_verifier, _) = with_proof(WINNING);
     let reasons = [
-        workload.verify_bytes(&vk, &[]).unwrap_err(),
-        workload.verify_bytes(&vk, &bytes[1..]).unwrap_err(),
-        workload.verify_bytes(&vk, &no_point).unwrap_err(),
-        workload.verify(&vk, &[]).unwrap_err(),
+        workload.verify_bytes(&verifier, &[]).unwrap_err(),
+        workload.verify_bytes(&verifier, &bytes[1..]).unwrap_err(),
+        workload.verify_bytes(&verifier, &no_point).unwrap_err(),
+        workload.verify(&verifier, &[]).unwrap_err(),
         workload.encode(&[proof.clone(), proof]).unwrap_err(),
-        workload.verify_bytes(&other_vk, &bytes).unwrap_err(),
+        workload.verify_bytes(&other_verifier, &bytes).unwrap_err(),
         workload.part(1).err().unwrap(),
         workload.public_inputs(1).unwrap_err(),
     ]

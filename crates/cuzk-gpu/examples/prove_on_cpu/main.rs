@@ -6,11 +6,11 @@ mod square;
 
 use std::{error::Error, num::NonZeroUsize, sync::Arc};
 
-use bellperson::groth16::{generate_random_parameters, prepare_verifying_key};
+use bellperson::groth16::generate_random_parameters;
 use blstrs::{Bls12, Scalar};
 use cuzk_budget::{Budget, Consumer, Priority, Wait};
 use cuzk_gpu::cpu::{CpuBackend, CpuOptions, Job};
-use cuzk_gpu::{Column, Columns, verify};
+use cuzk_gpu::{Column, Columns, Verifier};
 use cuzk_pinned::{AcquireRequest, PinnedPool};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         square::Square,
         rng,
     )?);
-    let key = prepare_verifying_key(&source.vk);
+    let verifier = Verifier::new(source.vk.clone());
     let job = Job {
         columns,
         inputs: vec![one, y],
@@ -49,6 +49,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         watch: None,
     };
     let proof = backend.submit_job(job).done()?.proof;
-    println!("verified: {}", verify(&key, &proof, &[y]));
+    println!("verified: {}", verifier.verify(&proof, &[y]));
     Ok(())
 }

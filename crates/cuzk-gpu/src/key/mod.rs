@@ -32,7 +32,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use bellperson::groth16::{PreparedVerifyingKey, VerifyingKey, prepare_verifying_key};
+use bellperson::groth16::VerifyingKey;
 use blstrs::{Bls12, G1Affine, G2Affine};
 
 pub use digest::{file_digest, file_digest_with};
@@ -42,6 +42,7 @@ pub use writer::KeyWriter;
 
 use crate::error::{KeyError, PointFault};
 use crate::shape::{CircuitShape, CircuitSizes};
+use crate::verify::Verifier;
 use file::KeyFile;
 use point::{Point, check_points, read_points, zeroed_points, zeroed_shared_points};
 use section::{SectionTable, Span};
@@ -100,8 +101,8 @@ pub struct Key {
     sections: SectionTable,
     /// Checks of a point that is decoded from now on.
     read_check: PointCheck,
-    vk: VerifyingKey<Bls12>,
-    prepared_vk: OnceLock<PreparedVerifyingKey<Bls12>>,
+    vk: Arc<VerifyingKey<Bls12>>,
+    verifier: OnceLock<Verifier>,
     resident: Mutex<Option<Resident>>,
 }
 
@@ -146,8 +147,8 @@ impl Key {
             file,
             sections,
             read_check,
-            vk,
-            prepared_vk: OnceLock::new(),
+            vk: Arc::new(vk),
+            verifier: OnceLock::new(),
             resident: Mutex::new(None),
         })
     }
@@ -167,11 +168,12 @@ impl Key {
         &self.vk
     }
 
-    /// The verifying key prepared for verification, on the first call. It then
-    /// keeps tables of about 24 KiB an input.
-    pub fn prepared_vk(&self) -> &PreparedVerifyingKey<Bls12> {
-        self.prepared_vk
-            .get_or_init(|| prepare_verifying_key(&self.vk))
+    /// What checks proofs of this key, made on the first call. Of a key with up to 1,024
+    /// public inputs it then keeps tables, about 24 KiB for each; of any other nothing
+    /// beside the verifying key.
+    pub fn verifier(&self) -> &Verifier {
+        self.verifier
+            .get_or_init(|| Verifier::new(Arc::clone(&self.vk)))
     }
 
     /// Number of points in a section.

@@ -84,9 +84,7 @@ impl Look<'_> {
         }
 
         let path = self.directory.join(circuit.vk_file());
-        let mut vk = self.file(&path, is_test, |_| {
-            keys::verifying_key(&path, None).map(drop)
-        });
+        let mut vk = self.file(&path, is_test, |_| keys::verifier(&path, None).map(drop));
         if is_readable(&vk) {
             let want = circuit.vk_digest().filter(|_| !is_test);
             vk.digest = judge(&path, &mut vk, want.as_deref(), is_test);

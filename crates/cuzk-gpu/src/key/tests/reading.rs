@@ -1,7 +1,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use bellperson::groth16::{create_random_proof, verify_proof};
+use bellperson::groth16::{create_random_proof, prepare_verifying_key, verify_proof};
 use blstrs::Scalar;
 use ff::Field;
 use rand_chacha::ChaCha8Rng;
@@ -55,13 +55,16 @@ fn offsets_are_those_of_the_first_points() {
 }
 
 #[test]
-fn proofs_verify_with_the_prepared_key() {
+fn proofs_verify_with_the_key_of_the_file() {
     let key = open(&key_bytes(), PointCheck::None).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     let proof = create_random_proof(Products, parameters(), &mut rng).unwrap();
     let one = Scalar::ONE;
-    assert!(verify_proof(key.prepared_vk(), &proof, &[one, one.double()]).unwrap());
-    assert!(!verify_proof(key.prepared_vk(), &proof, &[one, one]).unwrap());
+    let theirs = prepare_verifying_key(key.vk());
+    for (inputs, holds) in [([one, one.double()], true), ([one, one], false)] {
+        assert_eq!(verify_proof(&theirs, &proof, &inputs).unwrap(), holds);
+        assert_eq!(key.verifier().verify(&proof, &inputs), holds);
+    }
 }
 
 #[test]

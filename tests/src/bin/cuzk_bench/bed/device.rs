@@ -186,7 +186,7 @@ impl Laid<'_> {
     /// Whether the proof is one of this circuit.
     pub(crate) fn check(&self, proved: &Proved) -> Result<()> {
         ensure!(
-            cuzk_gpu::verify(self.key.prepared_vk(), &proved.proof, &self.inputs[1..]),
+            self.key.verifier().verify(&proved.proof, &self.inputs[1..]),
             "the proof does not verify"
         );
         Ok(())

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use bellperson::groth16::{PreparedVerifyingKey, Proof};
+use bellperson::groth16::Proof;
 use blstrs::Bls12;
-use cuzk_core::{CircuitSpec, Part, Workload, WorkloadError};
+use cuzk_core::{CircuitSpec, Part, Verifier, Workload, WorkloadError};
 use cuzk_filecoin::fixture::{self, FixtureOptions};
 use cuzk_filecoin::{FilecoinCircuit, FilecoinWorkload, Request};
 use cuzk_tests::mixed::Mixed;
@@ -67,14 +67,10 @@ impl Workload for Again {
         self.of.part(index % self.of.part_count())
     }
 
-    fn verify(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        proofs: &[Proof<Bls12>],
-    ) -> Result<bool, WorkloadError> {
+    fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Result<bool, WorkloadError> {
         for (part, proof) in proofs.iter().enumerate() {
             let inputs = self.of.public_inputs(part % self.of.part_count())?;
-            if !cuzk_gpu::verify(vk, proof, &inputs) {
+            if !verifier.verify(proof, &inputs) {
                 return Ok(false);
             }
         }

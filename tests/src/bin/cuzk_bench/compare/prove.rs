@@ -81,7 +81,7 @@ pub(super) fn with(options: &Options, drive: impl FnOnce(Runner<'_>) -> Result<(
         }
         let proofs: Result<Vec<_>, _> = bytes.chunks(PROOF_BYTES).map(Proof::read).collect();
         ensure!(
-            workload.verify(key.prepared_vk(), &proofs?)?,
+            workload.verify(key.verifier(), &proofs?)?,
             "the proof does not verify"
         );
         ensure!(reply.retries() == 0, "it was tried again");

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use bellpepper_core::{ConstraintSystem, SynthesisError};
-use bellperson::groth16::{PreparedVerifyingKey, Proof};
+use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
-use cuzk_core::{Blank, CircuitId, CircuitSpec, Part, Workload, WorkloadError};
+use cuzk_core::{Blank, CircuitId, CircuitSpec, Part, Verifier, Workload, WorkloadError};
 use cuzk_synth::{Cut, Pass};
 use cuzk_tests::mixed::Mixed;
 
@@ -156,16 +156,10 @@ impl Workload for StackedJob {
         Ok(Box::new(StackedPart { circuit, index }))
     }
 
-    fn verify(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        proofs: &[Proof<Bls12>],
-    ) -> Result<bool, WorkloadError> {
+    fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Result<bool, WorkloadError> {
         let outputs = vec![self.circuit.output(); self.circuit.blocks];
         Ok(proofs.len() == self.parts
-            && proofs
-                .iter()
-                .all(|proof| cuzk_gpu::verify(vk, proof, &outputs)))
+            && proofs.iter().all(|proof| verifier.verify(proof, &outputs)))
     }
 
     fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {

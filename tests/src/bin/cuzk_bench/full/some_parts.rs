@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use bellperson::groth16::{PreparedVerifyingKey, Proof};
+use bellperson::groth16::Proof;
 use blstrs::{Bls12, Scalar};
-use cuzk_core::{CircuitSpec, Part, Workload, WorkloadError};
+use cuzk_core::{CircuitSpec, Part, Verifier, Workload, WorkloadError};
 use cuzk_filecoin::FilecoinWorkload;
 
 /// So many parts of a request, under a name of its own.
@@ -56,16 +56,12 @@ impl Workload for SomeParts {
     }
 
     /// Each proof by itself, with the public inputs of its part, unless all are there.
-    fn verify(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        proofs: &[Proof<Bls12>],
-    ) -> Result<bool, WorkloadError> {
+    fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Result<bool, WorkloadError> {
         if self.is_whole() {
-            return self.of.verify(vk, proofs);
+            return self.of.verify(verifier, proofs);
         }
         for (part, proof) in proofs.iter().enumerate() {
-            if !cuzk_gpu::verify(vk, proof, &self.of.public_inputs(part)?) {
+            if !verifier.verify(proof, &self.of.public_inputs(part)?) {
                 return Ok(false);
             }
         }

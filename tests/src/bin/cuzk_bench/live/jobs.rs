@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
-use bellperson::groth16::{PreparedVerifyingKey, Proof};
+use bellperson::groth16::Proof;
 use blstrs::Bls12;
 use cuzk_core::schedule::Priority;
-use cuzk_core::{CircuitSpec, Part, Workload, WorkloadError};
+use cuzk_core::{CircuitSpec, Part, Verifier, Workload, WorkloadError};
 use cuzk_filecoin::fixture::{self, FixtureOptions};
 use cuzk_filecoin::{FilecoinCircuit, FilecoinWorkload, ProofKind, Request, SectorSize};
 
@@ -163,12 +163,8 @@ impl Workload for Numbered {
         self.of.part(index)
     }
 
-    fn verify(
-        &self,
-        vk: &PreparedVerifyingKey<Bls12>,
-        proofs: &[Proof<Bls12>],
-    ) -> Result<bool, WorkloadError> {
-        self.of.verify(vk, proofs)
+    fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Result<bool, WorkloadError> {
+        self.of.verify(verifier, proofs)
     }
 
     fn encode(&self, proofs: &[Proof<Bls12>]) -> Result<Vec<u8>, WorkloadError> {

@@ -183,7 +183,7 @@ impl Prepared {
         }
         let inputs = &assignment.inputs[1..];
         ensure!(
-            cuzk_gpu::verify(self.key.prepared_vk(), &proved.proof, inputs),
+            self.key.verifier().verify(&proved.proof, inputs),
             "the proof of assignment {at} does not verify"
         );
         assignment.expected = Some(bytes);
