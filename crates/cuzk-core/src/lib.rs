@@ -90,4 +90,4 @@ pub use placement::{ColumnMemory, Placed};
 pub use shapes::{Shapes, circuit_shape};
 pub use timeline::{Span, Timeline};
 pub use waits::MemoryWait;
-pub use workload::{Blank, CircuitId, CircuitSpec, Part, Workload, WorkloadError};
+pub use workload::{BlankCircuit, CircuitId, CircuitSpec, Part, Workload, WorkloadError};

@@ -88,6 +88,12 @@ impl Shapes {
         Ok(shape)
     }
 
+    /// Forgets the densities that parts are compared with, for those who have read the circuit
+    /// since what taught them was doubted. A part alone is not believed in that.
+    pub(crate) fn forget(&self, circuit: &CircuitId) {
+        self.known().shapes.remove(circuit);
+    }
+
     /// What a survey of a circuit found, in this run or an earlier one.
     pub(crate) fn cut(&self, circuit: &CircuitId) -> Option<CutHint> {
         self.known().hints.find_cut(circuit.as_str()).cloned()

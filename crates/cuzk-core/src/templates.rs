@@ -88,7 +88,7 @@ impl Drop for TellsIdle {
     }
 }
 
-/// What a survey of a whole circuit found in this process.
+/// What a survey found in this process: of a whole circuit, or of what tells it.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) blocks: usize,
@@ -176,6 +176,12 @@ impl Templates {
     /// What a survey of the whole circuit found in this process.
     pub(crate) fn seen(&self, circuit: &CircuitId) -> Option<Seen> {
         lock(&self.seen).get(circuit).copied()
+    }
+
+    /// Whether its rows led to a proof that did not verify, and nobody has found since that
+    /// they are the circuit's.
+    pub(crate) fn is_doubted(&self, circuit: &CircuitId) -> bool {
+        lock(&self.doubts).contains_key(circuit)
     }
 
     /// Keeps what a survey found; whether nobody had before, or it is surveyed anew since it

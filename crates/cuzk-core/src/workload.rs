@@ -67,15 +67,17 @@ pub trait CircuitSpec: Send + Sync {
     }
 
     /// Where the circuit is said to repeat. It is checked before it is used, so that a
-    /// circuit which does not is only slower.
+    /// circuit which does not is only slower; of one that is said to be a loop
+    /// ([`shortened`](Self::shortened)) by a few blocks.
     fn cut(&self) -> Option<Cut> {
         None
     }
 
     /// Whether all blocks of the [`cut`](Self::cut) use the same variables of what they share,
     /// as far as the circuit tells. A survey before the first job reads the first block then
-    /// and has the others compared with it by several threads, and a test key is begun from
-    /// it; where this is not true, both are done twice.
+    /// and has the others compared with it by several threads, or those of a
+    /// [shortened](Self::shortened) circuit, and a test key is made from it; where this is not
+    /// true, both are done twice.
     fn is_uniform(&self) -> bool {
         true
     }
@@ -86,22 +88,39 @@ pub trait CircuitSpec: Send + Sync {
         self.cut().map_or(1, |_| usize::MAX)
     }
 
-    /// The blank circuit with so many blocks of the [`cut`](Self::cut), where the circuit is a
-    /// loop over blocks that all have the same values when it is blank: as for a proof of
-    /// fewer. A survey compares three blocks then in place of all: every one more would be
-    /// the same code with the same values. What the whole has is checked by its sizes, which
-    /// must be the key's, and each proof by the verifying key.
-    fn shortened(&self, _blocks: usize) -> Option<Blank<'_>> {
+    /// The blank circuit with `blocks` of the blocks of its [`cut`](Self::cut), at least one and
+    /// fewer than it has, where the circuit is a loop over blocks that all have the same values
+    /// when it is blank: as for a proof of fewer. A survey compares three blocks then in place
+    /// of all, since every one more would be the same code with the same values. Nobody asks
+    /// where [`segments`](Self::segments) says no more than three or [`is_uniform`](Self::is_uniform)
+    /// says no.
+    ///
+    /// Of the whole circuit no more is checked then than that its variables, and its rows up to
+    /// a power of two, are as many as the key has. If this is said of a circuit that is no loop,
+    /// a first proof does not verify and is made again; the whole circuit is surveyed after it,
+    /// and what that finds stays. A test key of such a circuit is another circuit's.
+    fn shortened(&self, blocks: usize) -> Option<BlankCircuit<'_>> {
+        let _ = blocks;
         None
     }
 }
 
 /// Blocks of a [shortened](CircuitSpec::shortened) circuit that are compared: the first, one
 /// between others, and the last.
-pub(crate) const COMPARED: usize = 3;
+pub(crate) const COMPARED_BLOCKS: usize = 3;
 
-/// Synthesises a blank circuit.
-pub type Blank<'a> = Box<dyn Fn(&mut Pass<'_>) -> Result<(), SynthesisError> + Send + Sync + 'a>;
+/// The circuit that is compared in place of one of so many blocks, if it is a loop.
+pub(crate) fn shortened(circuit: &dyn CircuitSpec, blocks: usize) -> Option<BlankCircuit<'_>> {
+    if blocks <= COMPARED_BLOCKS {
+        return None;
+    }
+    circuit.shortened(COMPARED_BLOCKS)
+}
+
+/// Synthesises a circuit without a witness, as
+/// [`synthesize_blank`](CircuitSpec::synthesize_blank) does, with the same errors.
+pub type BlankCircuit<'a> =
+    Box<dyn Fn(&mut Pass<'_>) -> Result<(), SynthesisError> + Send + Sync + 'a>;
 
 /// Blocks of a circuit of which the first one tells the others, as far as it says: at least
 /// two, and not more than anybody knows of.

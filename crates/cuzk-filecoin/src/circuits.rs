@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use bellpepper_core::{Circuit, SynthesisError};
 use cuzk_core::schedule::Priority;
-use cuzk_core::{Blank, CircuitId, CircuitSpec};
+use cuzk_core::{BlankCircuit, CircuitId, CircuitSpec};
 use cuzk_synth::{Cut, Pass};
 use filecoin_proofs::constants::DefaultPieceHasher;
 use filecoin_proofs::parameters::{
@@ -126,13 +126,15 @@ impl CircuitSpec for FilecoinCircuit {
     }
 
     /// A PoSt is a loop over its sectors.
-    fn shortened(&self, blocks: usize) -> Option<Blank<'_>> {
+    fn shortened(&self, blocks: usize) -> Option<BlankCircuit<'_>> {
         let Self { kind, sector_size } = *self;
-        matches!(kind, ProofKind::WindowPost | ProofKind::WinningPost).then(|| -> Blank<'_> {
-            Box::new(move |pass| {
-                with_tree!(sector_size, shortened_post(kind, sector_size, blocks, pass))
-            })
-        })
+        matches!(kind, ProofKind::WindowPost | ProofKind::WinningPost).then(
+            || -> BlankCircuit<'_> {
+                Box::new(move |pass| {
+                    with_tree!(sector_size, shortened_post(kind, sector_size, blocks, pass))
+                })
+            },
+        )
     }
 
     fn segments(&self) -> usize {

@@ -68,7 +68,12 @@ impl<'a> Comparison<'a> {
     /// Of the circuit with fewer blocks than the template has. What it says of the whole is
     /// what whoever makes circuits of either length knows: that they are a loop over their
     /// blocks. At least the first of several, one in the middle and the last should be there.
+    ///
+    /// # Panics
+    /// If that is none, or more than the template has.
     pub fn with_blocks(self, blocks: usize) -> Self {
+        let known = 1..=self.template.blocks();
+        assert!(known.contains(&blocks), "{blocks} of {known:?} blocks");
         Self { blocks, ..self }
     }
 
@@ -107,7 +112,7 @@ impl<'a> Comparison<'a> {
         Ok(())
     }
 
-    /// Whether the circuit is the template's: every block was compared and is like the first
+    /// Whether the circuit that was walked is the template's: every block was compared and is like the first
     /// one, uses the same shared variables, and nothing is before, between or behind them
     /// that the template has not. To be asked after the walks.
     pub fn is_equal(&self) -> bool {

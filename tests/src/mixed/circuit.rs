@@ -9,6 +9,9 @@ use blstrs::Scalar;
 /// one that binds the result.
 const ROWS: usize = 3;
 
+/// What the first full-size value is the square of.
+pub(super) const FIRST: u64 = 0x0123_4567_89ab_cdef;
+
 /// The circuit: per variable one constraint. A full value is the square of the one
 /// before; a bit b is `b * 1 = b`, and every fourth `b * (1 - b) = 0`, so that about
 /// a quarter of the variables are dense in B.
@@ -21,7 +24,7 @@ pub struct Mixed {
 }
 
 impl Mixed {
-    fn variables(&self) -> usize {
+    pub(super) fn variables(&self) -> usize {
         (1 << self.log_size) - ROWS
     }
 
@@ -39,7 +42,7 @@ impl Mixed {
         seed: u64,
     ) -> Result<(), SynthesisError> {
         let one = CS::one();
-        let mut value = Scalar::from(0x0123_4567_89ab_cdef);
+        let mut value = Scalar::from(FIRST);
         let mut last: Option<Variable> = None;
         for at in 0..self.variables() {
             if self.is_full(at) {

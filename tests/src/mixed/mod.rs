@@ -3,10 +3,19 @@
 mod circuit;
 
 use bellpepper_core::{Circuit, SynthesisError};
+use blstrs::Scalar;
 use cuzk_core::{CircuitId, CircuitSpec};
 use cuzk_synth::Pass;
 
 pub use circuit::Mixed;
+
+impl Mixed {
+    /// What it makes public: the last full-size value.
+    pub fn output(&self) -> Scalar {
+        let full = self.variables() as u64 * u64::from(self.full_per_mille) / 1000;
+        (0..full).fold(Scalar::from(circuit::FIRST), |value, _| value * value)
+    }
+}
 
 impl CircuitSpec for Mixed {
     fn id(&self) -> CircuitId {

@@ -5,8 +5,8 @@
 //! 32 GiB the first of eighteen blocks tells them, and the comparison of the others takes one
 //! thread a minute. So a key is begun from the first block while a few threads compare the
 //! others, and made anew from a survey of the whole if one differs. A key gets its name after
-//! that, and so does none that is not its circuit's. Of a circuit that is a loop over blocks,
-//! one of three is compared.
+//! that, and so does none that is not its circuit's. A circuit that says that it is a loop over
+//! its blocks is taken at its word: of that one with three blocks is compared.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use rayon::prelude::*;
 
 use super::{KeygenError, Progress};
 use crate::CircuitSpec;
-use crate::workload::{COMPARED, uniform_blocks};
+use crate::workload::{COMPARED_BLOCKS, shortened, uniform_blocks};
 
 /// Pieces that threads evaluate at the same time: each is a few blocks.
 const PIECES_MAX: usize = 64;
@@ -60,26 +60,26 @@ pub(super) fn read<T: Send>(
     let Ok(begun) = look(circuit, cut, Extend::FirstBlock { blocks })? else {
         return surveyed();
     };
-    let short = (blocks > COMPARED).then(|| circuit.shortened(COMPARED));
-    let short = short.flatten();
+    if let Some(blank) = shortened(circuit, blocks) {
+        let comparison = Comparison::new(&begun, cut)?.with_blocks(COMPARED_BLOCKS);
+        comparison.walk(blank)?;
+        if comparison.is_equal() {
+            return stored(&begun);
+        }
+        drop(begun);
+        return surveyed();
+    }
     let comparison = Comparison::new(&begun, cut)?;
-    let (comparison, walks) = match short {
-        Some(_) => (comparison.with_blocks(COMPARED), 1),
-        None => (comparison, walks(blocks)),
-    };
     let stop = Arc::new(AtomicBool::new(false));
     let walk = || {
         let stop = Arc::clone(&stop);
         comparison.walk(|pass| {
             pass.give_up_when(move || stop.load(Ordering::Relaxed));
-            match &short {
-                Some(blank) => blank(pass),
-                None => circuit.synthesize_blank(pass),
-            }
+            circuit.synthesize_blank(pass)
         })
     };
     let (made, is_lost, walked) = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..walks).map(|_| scope.spawn(walk)).collect();
+        let threads: Vec<_> = (0..walks(blocks)).map(|_| scope.spawn(walk)).collect();
         let made = stored(&begun);
         // What a disk or a device refuses, it refuses whatever the circuit is.
         let is_lost = matches!(&made, Err(KeygenError::Key(_) | KeygenError::Multiplier(_)));

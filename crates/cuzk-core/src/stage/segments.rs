@@ -110,7 +110,7 @@ pub(super) fn fill(
 
 /// Columns that were made with a template may have been wrong although the witness is
 /// not, or the device was: the next part is synthesised whole, what was found is forgotten,
-/// and the circuit is surveyed anew. If that finds other rows, it stays whole after the
+/// and the circuit is surveyed anew, all of it. If that finds other rows, it stays whole after the
 /// next doubt.
 pub(super) fn distrust(shared: &Shared, job: &Job) {
     let circuit = job.circuit.id();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bellpepper_core::SynthesisError;
 use bellperson::groth16::Proof;
 use blstrs::Bls12;
-use cuzk_core::{Blank, CircuitId, CircuitSpec, Part, Verifier, Workload, WorkloadError};
+use cuzk_core::{BlankCircuit, CircuitId, CircuitSpec, Part, Verifier, Workload, WorkloadError};
 use cuzk_synth::{Cut, Pass};
 
 use crate::segments::{BLOCKS, Chains, ChainsJob, chains};
@@ -47,47 +47,52 @@ impl Hooked {
 }
 
 pub(crate) struct HookedSpec {
+    circuit: Chains,
     blank: Hook,
     short: Option<Short>,
 }
 
 impl HookedSpec {
     pub(crate) fn new(blank: Hook) -> Self {
-        Self { blank, short: None }
+        Self {
+            circuit: REGULAR,
+            blank,
+            short: None,
+        }
     }
 }
 
 impl CircuitSpec for HookedSpec {
     fn id(&self) -> CircuitId {
-        REGULAR.id()
+        self.circuit.id()
     }
 
     fn params_file(&self) -> String {
-        REGULAR.params_file()
+        self.circuit.params_file()
     }
 
     fn vk_file(&self) -> String {
-        REGULAR.vk_file()
+        self.circuit.vk_file()
     }
 
     fn params_digest(&self) -> Option<String> {
-        REGULAR.params_digest()
+        self.circuit.params_digest()
     }
 
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         (self.blank)(pass)?;
-        REGULAR.synthesize_blank(pass)
+        self.circuit.synthesize_blank(pass)
     }
 
     fn cut(&self) -> Option<Cut> {
-        REGULAR.cut()
+        self.circuit.cut()
     }
 
     fn segments(&self) -> usize {
         self.short.as_ref().map_or(usize::MAX, |_| BLOCKS)
     }
 
-    fn shortened(&self, blocks: usize) -> Option<Blank<'_>> {
+    fn shortened(&self, blocks: usize) -> Option<BlankCircuit<'_>> {
         let short = self.short.as_ref()?;
         Some(Box::new(move |pass| short(blocks, pass)))
     }
@@ -122,6 +127,7 @@ impl Workload for Hooked {
 
     fn circuit(&self) -> Arc<dyn CircuitSpec> {
         Arc::new(HookedSpec {
+            circuit: self.job.circuit.clone(),
             blank: Arc::clone(&self.blank),
             short: self.short.clone(),
         })

@@ -126,6 +126,57 @@ fn a_circuit_that_is_a_loop_is_told_by_three_blocks() {
     }
 }
 
+/// Three blocks do not tell one that is odd behind them. Its first proof does, and from then on
+/// the whole circuit is what counts.
+#[test]
+fn a_circuit_that_is_said_to_be_a_loop_and_is_none_costs_one_proof() {
+    let odd = Chains::new(Some(5));
+    let mut house = house(std::slice::from_ref(&odd));
+    let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
+    let job = Hooked {
+        job: chains(Some(5), 1),
+        short: Some(Arc::new(|blocks, pass| {
+            REGULAR.synthesize_blocks(blocks, pass)
+        })),
+        ..Hooked::new()
+    };
+    let circuit = job.circuit();
+    engine.warm(&[circuit.as_ref()]).expect("there is room");
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        let reply = submit(&engine, &job).wait().expect("a good job");
+        told.push((reply.retries(), reply.synthesis()));
+        // Nor is more said where a survey before a job would come.
+        engine.warm(&[circuit.as_ref()]).expect("there is room");
+    }
+    let differs = (0, "whole-differs".to_owned());
+    let want = [(1, "whole-doubted".into()), differs.clone(), differs];
+    assert_eq!(told, want);
+}
+
+/// A key that is another circuit's is told by a survey of the whole, which names it.
+#[test]
+fn a_loop_that_its_key_does_not_fit_is_read_whole() {
+    let mut house = house(&[REGULAR]);
+    let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
+    let whole = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&whole);
+    let more: Hook = Arc::new(move |pass| {
+        count.fetch_add(1, Ordering::Relaxed);
+        pass.alloc(|| "more", || Ok(Scalar::ONE)).map(drop)
+    });
+    let job = Hooked {
+        blank: Arc::clone(&more),
+        segment: Arc::clone(&more),
+        whole: more,
+        short: Some(Arc::new(|_, _| unreachable!("it does not fit the key"))),
+        ..Hooked::new()
+    };
+    let error = submit(&engine, &job).wait().expect_err("another circuit");
+    assert!(matches!(error, ProveError::Key(_)), "{error}");
+    assert_eq!(whole.load(Ordering::Relaxed), 2, "the first block, and all");
+}
+
 #[test]
 fn rows_are_not_stored_where_nobody_asks_for_them() {
     let mut house = house(&[REGULAR]);

@@ -1,8 +1,9 @@
 use std::collections::BTreeSet;
 
+use bellpepper_core::SynthesisError;
 use cuzk_core::CircuitSpec;
 use cuzk_filecoin::{FilecoinCircuit, ProofKind, SectorSize};
-use cuzk_synth::count;
+use cuzk_synth::{Extend, Pass, Template, count, survey};
 use storage_proofs_core::parameter_cache::PARAMETERS;
 
 /// The stock list of published keys is the oracle: our names are all of it, save
@@ -45,6 +46,58 @@ fn ids_read_back() {
     insta::assert_snapshot!(
         "porep-16g".parse::<FilecoinCircuit>().unwrap_err(),
         @"unknown circuit `porep-16g`, expected one of porep|snap|wpost|winning, a dash, 2k|8m|512m|32g|64g (porep-32g)"
+    );
+}
+
+/// What a blank circuit says of its blocks.
+fn surveyed(
+    circuit: FilecoinCircuit,
+    extend: Extend,
+    blank: impl Fn(&mut Pass<'_>) -> Result<(), SynthesisError>,
+) -> Template {
+    let cut = circuit.cut().expect("it repeats");
+    let surveyed = survey(cut, extend, true, 1 << 30, blank);
+    surveyed.expect("a blank circuit").expect("it repeats")
+}
+
+/// Of as many blocks as are asked for, all like the first one of the whole circuit.
+#[test]
+fn posts_are_loops_over_their_sectors() {
+    for kind in [ProofKind::WindowPost, ProofKind::WinningPost] {
+        for size in [SectorSize::KiB2, SectorSize::GiB32] {
+            let circuit = FilecoinCircuit::new(kind, size);
+            for blocks in [1, 3] {
+                let short = circuit.shortened(blocks).expect("a loop");
+                let short = surveyed(circuit, Extend::Whole, short);
+                let first = surveyed(circuit, Extend::FirstBlock { blocks }, |pass| {
+                    circuit.synthesize_blank(pass)
+                });
+                let id = circuit.id();
+                assert_eq!(short.blocks(), blocks, "{id}");
+                assert_eq!(short.sizes(), first.sizes(), "{id}");
+                assert_eq!(short.digest(), first.digest(), "{id}");
+            }
+        }
+    }
+    for kind in [ProofKind::PoRep, ProofKind::SnapDeals] {
+        let circuit = FilecoinCircuit::new(kind, SectorSize::KiB2);
+        assert!(circuit.shortened(3).is_none(), "{}", circuit.id());
+    }
+}
+
+/// One sector and their number come to the sizes of the whole window, those of the published
+/// key.
+#[test]
+fn a_window_has_the_known_sizes() {
+    let circuit = FilecoinCircuit::new(ProofKind::WindowPost, SectorSize::GiB32);
+    let blocks = circuit.segments();
+    let first = surveyed(circuit, Extend::FirstBlock { blocks }, |pass| {
+        circuit.synthesize_blank(pass)
+    });
+    let sizes = first.sizes();
+    assert_eq!(
+        (sizes.constraints, sizes.inputs, sizes.aux),
+        (125_305_057, 25_840, 126_902_376)
     );
 }
 

@@ -6,21 +6,18 @@ use std::sync::Arc;
 
 use bellpepper_core::{ConstraintSystem, SynthesisError};
 use bellperson::groth16::Proof;
-use blstrs::{Bls12, Scalar};
-use cuzk_core::{Blank, CircuitId, CircuitSpec, Part, Verifier, Workload, WorkloadError};
+use blstrs::Bls12;
+use cuzk_core::{BlankCircuit, CircuitId, CircuitSpec, Part, Verifier, Workload, WorkloadError};
 use cuzk_synth::{Cut, Pass};
 use cuzk_tests::mixed::Mixed;
 
 use super::job::bytes_of;
 
-/// The first full-size value of [`Mixed`], of which the next ones are squares.
-const FIRST: u64 = 0x0123_4567_89ab_cdef;
-
 /// Blocks of a circuit that is large enough, and how large.
 const LOG_BLOCKS: u32 = 6;
 const LOG_SIZE_MIN: u32 = 16;
 
-/// As many rows as one [`Mixed`], less one a block.
+/// As many rows as one [`Mixed`], less one for each block but the first.
 #[derive(Clone, Copy)]
 struct Stacked {
     block: Mixed,
@@ -54,13 +51,6 @@ impl Stacked {
             self.block.synthesize_with(&mut space, seed as u64)?;
         }
         Ok(())
-    }
-
-    /// What each block makes public.
-    fn output(&self) -> Scalar {
-        let variables = (1_u64 << self.block.log_size) - 3;
-        let full = variables * u64::from(self.block.full_per_mille) / 1000;
-        (0..full).fold(Scalar::from(FIRST), |value, _| value * value)
     }
 }
 
@@ -99,7 +89,7 @@ impl CircuitSpec for Stacked {
         self.blocks
     }
 
-    fn shortened(&self, blocks: usize) -> Option<Blank<'_>> {
+    fn shortened(&self, blocks: usize) -> Option<BlankCircuit<'_>> {
         Some(Box::new(move |pass| self.synthesize(0..blocks, 0, pass)))
     }
 }
@@ -157,7 +147,7 @@ impl Workload for StackedJob {
     }
 
     fn verify(&self, verifier: &Verifier, proofs: &[Proof<Bls12>]) -> Result<bool, WorkloadError> {
-        let outputs = vec![self.circuit.output(); self.circuit.blocks];
+        let outputs = vec![self.circuit.block.output(); self.circuit.blocks];
         Ok(proofs.len() == self.parts
             && proofs.iter().all(|proof| verifier.verify(proof, &outputs)))
     }
