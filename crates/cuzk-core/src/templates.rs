@@ -194,6 +194,11 @@ impl Templates {
         is_new
     }
 
+    /// Whether it was doubted, and no survey has found the same rows again.
+    pub(crate) fn is_doubted(&self, circuit: &CircuitId) -> bool {
+        lock(&self.doubts).contains_key(circuit)
+    }
+
     /// The stored rows are not those of the parts.
     pub(crate) fn differs(&self, circuit: &CircuitId) {
         let whole = Known::Whole(Obstacle::Differs);

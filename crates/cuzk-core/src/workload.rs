@@ -90,7 +90,8 @@ pub trait CircuitSpec: Send + Sync {
     /// loop over blocks that all have the same values when it is blank: as for a proof of
     /// fewer. A survey compares three blocks then in place of all: every one more would be
     /// the same code with the same values. What the whole has is checked by its sizes, which
-    /// must be the key's, and each proof by the verifying key.
+    /// must be the key's, and each proof by the verifying key. Where a key is made, nothing
+    /// checks it: [`segments`](Self::segments) must be the number of blocks then.
     fn shortened(&self, _blocks: usize) -> Option<Blank<'_>> {
         None
     }

@@ -96,6 +96,8 @@ pub(super) fn read<T: Send>(
     match walked {
         Ok(()) if comparison.is_equal() => return made,
         Ok(()) => {}
+        // What the short circuit refuses says nothing of the whole.
+        Err(SynthError::Circuit(_)) if short.is_some() => {}
         Err(error) => return Err(error.into()),
     }
     drop((made, begun));

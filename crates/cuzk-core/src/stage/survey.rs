@@ -234,7 +234,9 @@ impl Look<'_> {
         let Some(blocks) = uniform_blocks(self.circuit) else {
             return Ok(None);
         };
-        let short = (blocks > COMPARED).then(|| self.circuit.shortened(COMPARED));
+        // What was doubted is not taken at its word again.
+        let is_believed = || !self.shared.templates.is_doubted(&self.circuit.id());
+        let short = (blocks > COMPARED && is_believed()).then(|| self.circuit.shortened(COMPARED));
         let short = short.flatten();
         // By several threads before the first job alone, and two can share what comes after
         // two blocks.
@@ -249,13 +251,22 @@ impl Look<'_> {
         let comparison = Comparison::new(&template, self.cut).map_err(failed)?;
         let free_bytes = memory.bytes().saturating_sub(template.bytes());
         let is_equal = match short {
+            // Three blocks do not tell how many there are.
+            Some(_) if !self.is_of_key(&template) => Ok(false),
             Some(blank) => self.compare_short(comparison.with_blocks(COMPARED), blank, free_bytes),
             None => self.compare_all(&comparison, blocks, free_bytes),
         };
         Ok(is_equal?.then_some(template))
     }
 
-    /// By this thread: three blocks take it no time.
+    /// Whether a circuit has as many variables as the key.
+    fn is_of_key(&self, template: &Template) -> bool {
+        let (have, want) = (template.sizes(), sizes_from_key(self.key));
+        (have.inputs, have.aux) == (want.inputs, want.aux)
+    }
+
+    /// By this thread: three blocks take it no time. What the short circuit refuses says
+    /// nothing of the whole.
     fn compare_short(
         &self,
         comparison: Comparison<'_>,
@@ -266,9 +277,16 @@ impl Look<'_> {
             return Ok(false);
         }
         let walked = comparison.walk(|pass| self.synthesize(&blank, pass));
-        walked.map_err(|source| refused(self.part, source))?;
-        let blocks = COMPARED;
-        tracing::debug!(circuit = %self.circuit.id(), blocks, "its first blocks were compared");
+        let (circuit, blocks) = (self.circuit.id(), COMPARED);
+        match walked {
+            Ok(()) => {}
+            Err(SynthError::Circuit(error)) => {
+                tracing::warn!(%circuit, blocks, %error, "not with so few blocks: surveyed whole");
+                return Ok(false);
+            }
+            Err(source) => return Err(refused(self.part, source)),
+        }
+        tracing::debug!(%circuit, blocks, "its first blocks were compared");
         Ok(comparison.is_equal())
     }
 
