@@ -304,7 +304,7 @@ fn a_short_circuit_that_panics_leaves_no_key() {
     };
     let make = || generate(&short, &ToxicWaste::from_seed(9), &output, &|_, _, _| {});
     let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(make));
-    let panic = made.err().expect("it panics");
+    let panic = made.expect_err("it panics");
     assert_eq!(panic.downcast_ref(), Some(&"a fault of the test"));
     assert_eq!(names(directory.path()), [""; 0]);
 }
