@@ -98,7 +98,9 @@ pub trait CircuitSpec: Send + Sync {
     /// Of the whole circuit no more is checked then than that its variables, and its rows up to
     /// a power of two, are as many as the key has. If this is said of a circuit that is no loop,
     /// a first proof does not verify and is made again; the whole circuit is surveyed after it,
-    /// and what that finds stays. A test key of such a circuit is another circuit's.
+    /// and what that finds stays. Where a test key is made,
+    /// nothing checks it, nor that [`segments`](Self::segments) is the number of blocks: it would
+    /// be another circuit's.
     fn shortened(&self, blocks: usize) -> Option<BlankCircuit<'_>> {
         let _ = blocks;
         None

@@ -23,6 +23,24 @@ fn compare(here: &Path, more: &[&str]) -> Output {
         .expect("the program can be started")
 }
 
+/// A name with a slip in it leaves nothing that is in the way of the right one.
+#[test]
+fn a_circuit_that_there_is_not_leaves_no_samples() {
+    let here = TempDir::new().expect("a temporary directory");
+    for name in ["mixed-1-13", "mixed-64-13", "mixed-3-13", "mixed-8-1001"] {
+        let output = Command::new(env!("CARGO_BIN_EXE_cuzk-bench"))
+            .args(["compare", "prove", "--circuit", name, "--setting", "one"])
+            .arg("--samples")
+            .arg(here.path().join("samples"))
+            .output()
+            .expect("the program can be started");
+        assert_eq!(output.status.code(), Some(1));
+        let told = errors(&output);
+        assert!(told.starts_with(&format!("Error: {name}: ")), "{told}");
+        assert!(!here.path().join("samples").exists(), "{name}");
+    }
+}
+
 fn samples(here: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(here.join("samples")).expect("samples");
     let lines = text.lines().skip(1);

@@ -11,8 +11,6 @@ use cuzk_synth::{Cut, Pass};
 
 use crate::segments::{BLOCKS, Chains, ChainsJob, chains};
 
-const REGULAR: Chains = Chains::new(None);
-
 /// What happens before a synthesis.
 pub(crate) type Hook = Arc<dyn Fn(&mut Pass<'_>) -> Result<(), SynthesisError> + Send + Sync>;
 
@@ -29,6 +27,8 @@ pub(crate) type Short =
 pub(crate) struct Hooked {
     pub(crate) job: ChainsJob,
     pub(crate) short: Option<Short>,
+    /// So many blocks a circuit with a short form says that it has.
+    pub(crate) blocks: usize,
     pub(crate) blank: Hook,
     pub(crate) segment: Hook,
     pub(crate) whole: Hook,
@@ -39,6 +39,7 @@ impl Hooked {
         Self {
             job: chains(None, 1),
             short: None,
+            blocks: BLOCKS,
             blank: nothing(),
             segment: nothing(),
             whole: nothing(),
@@ -50,14 +51,16 @@ pub(crate) struct HookedSpec {
     circuit: Chains,
     blank: Hook,
     short: Option<Short>,
+    blocks: usize,
 }
 
 impl HookedSpec {
     pub(crate) fn new(blank: Hook) -> Self {
         Self {
-            circuit: REGULAR,
+            circuit: Chains::new(None),
             blank,
             short: None,
+            blocks: BLOCKS,
         }
     }
 }
@@ -89,7 +92,7 @@ impl CircuitSpec for HookedSpec {
     }
 
     fn segments(&self) -> usize {
-        self.short.as_ref().map_or(usize::MAX, |_| BLOCKS)
+        self.short.as_ref().map_or(usize::MAX, |_| self.blocks)
     }
 
     fn shortened(&self, blocks: usize) -> Option<BlankCircuit<'_>> {
@@ -128,6 +131,7 @@ impl Workload for Hooked {
     fn circuit(&self) -> Arc<dyn CircuitSpec> {
         Arc::new(HookedSpec {
             circuit: self.job.circuit.clone(),
+            blocks: self.blocks,
             blank: Arc::clone(&self.blank),
             short: self.short.clone(),
         })

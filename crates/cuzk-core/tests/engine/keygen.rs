@@ -232,3 +232,79 @@ fn a_key_of_a_loop_is_the_key_of_the_whole_circuit() {
         assert!(bytes == told(false).0, "{odd:?}");
     }
 }
+
+/// What the short circuit refuses, or panics of.
+struct Short {
+    circuit: Chains,
+    panics: bool,
+}
+
+impl CircuitSpec for Short {
+    fn id(&self) -> CircuitId {
+        self.circuit.id()
+    }
+
+    fn params_file(&self) -> String {
+        self.circuit.params_file()
+    }
+
+    fn vk_file(&self) -> String {
+        self.circuit.vk_file()
+    }
+
+    fn params_digest(&self) -> Option<String> {
+        None
+    }
+
+    fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
+        self.circuit.synthesize_blank(pass)
+    }
+
+    fn cut(&self) -> Option<Cut> {
+        self.circuit.cut()
+    }
+
+    fn segments(&self) -> usize {
+        BLOCKS
+    }
+
+    fn shortened(&self, _: usize) -> Option<BlankCircuit<'_>> {
+        Some(Box::new(|pass| {
+            self.circuit.synthesize_blocks(2, pass)?;
+            assert!(!self.panics, "a fault of the test");
+            Err(SynthesisError::AssignmentMissing)
+        }))
+    }
+}
+
+#[test]
+fn a_key_is_made_of_the_whole_where_the_short_circuit_refuses() {
+    let circuit = Chains::new(None);
+    let told = Told {
+        circuit: circuit.clone(),
+        is_cut: false,
+        segments: 1,
+        is_loop: false,
+    };
+    let panics = false;
+    let (bytes, stages) = bytes_of(&Short { circuit, panics });
+    assert_eq!(stages, ["survey", "qap"]);
+    assert!(bytes == bytes_of(&told).0);
+}
+
+#[test]
+fn a_short_circuit_that_panics_leaves_no_key() {
+    let (circuit, panics) = (Chains::new(None), true);
+    let short = Short { circuit, panics };
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let output = KeyOutput {
+        directory: directory.path(),
+        refused: &[],
+        seed: 9,
+    };
+    let make = || generate(&short, &ToxicWaste::from_seed(9), &output, &|_, _, _| {});
+    let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(make));
+    let panic = made.expect_err("it panics");
+    assert_eq!(panic.downcast_ref(), Some(&"a fault of the test"));
+    assert_eq!(names(directory.path()), [""; 0]);
+}

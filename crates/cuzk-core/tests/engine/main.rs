@@ -12,6 +12,7 @@ mod keygen;
 mod keystore;
 mod limits;
 mod logged;
+mod loops;
 mod placements;
 mod random;
 mod replaced;

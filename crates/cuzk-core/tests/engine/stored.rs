@@ -12,7 +12,7 @@ use blstrs::Scalar;
 use cuzk_budget::{Consumer, LimitRule};
 use cuzk_core::config::{KeyTier, Sizing, Synthesis};
 use cuzk_core::schedule::Priority;
-use cuzk_core::{CircuitSpec, Engine, JobHandle, JobOptions, ProofReply, ProveError, Workload};
+use cuzk_core::{CircuitSpec, Engine, JobHandle, JobOptions, ProofReply, ProveError};
 use cuzk_synth::{CutHint, HintStore, Pass};
 use ff::Field;
 
@@ -25,7 +25,7 @@ use crate::{PLENTY, seeded, until};
 const REGULAR: Chains = Chains::new(None);
 const NO_HINTS: &str = "";
 
-fn submit(engine: &Engine, job: &Hooked) -> JobHandle {
+pub(crate) fn submit(engine: &Engine, job: &Hooked) -> JobHandle {
     let handle = engine.submit(Arc::new(job.clone()), seeded());
     handle.expect("there is room")
 }
@@ -83,98 +83,6 @@ fn warmed_circuits_are_surveyed_before_their_first_part() {
     let reply = prove(&engine, &chains(Some(4), 1)).expect("a good job");
     assert_eq!((surveys(&reply), counts(&engine)), (0, [3, 1, 1]));
     assert_eq!(reply.synthesis(), "whole-differs");
-}
-
-/// Of a circuit that is a loop three blocks are compared, before the first job and at its
-/// first part; where they differ, the whole is surveyed as if nothing had been said.
-#[test]
-fn a_circuit_that_is_a_loop_is_told_by_three_blocks() {
-    let mut house = house(&[REGULAR]);
-    let want = {
-        let engine = engine(&mut house, Synthesis::Whole, Path::new(NO_HINTS), true);
-        prove(&engine, &chains(None, 1)).expect("a good job").proof
-    };
-    for (odd, more, wholes) in [(None, 0, 1), (Some(2), 0, 2), (None, 1, 2), (None, -1, 2)] {
-        for is_warmed in [false, true] {
-            let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
-            let [blanks, shorts] = [0, 0].map(|none| Arc::new(AtomicUsize::new(none)));
-            let (of_whole, of_short) = (Arc::clone(&blanks), Arc::clone(&shorts));
-            let job = Hooked {
-                blank: Arc::new(move |_| {
-                    of_whole.fetch_add(1, Ordering::Relaxed);
-                    Ok(())
-                }),
-                short: Some(Arc::new(move |blocks, pass| {
-                    of_short.fetch_add(blocks, Ordering::Relaxed);
-                    let blocks = blocks.saturating_add_signed(more);
-                    Chains::new(odd).synthesize_blocks(blocks, pass)
-                })),
-                ..Hooked::new()
-            };
-            if is_warmed {
-                engine
-                    .warm(&[job.circuit().as_ref()])
-                    .expect("there is room");
-            }
-            let reply = submit(&engine, &job).wait().expect("a good job");
-            let told = (surveys(&reply), reply.synthesis(), reply.proof);
-            let at_part = usize::from(!is_warmed);
-            assert_eq!(told, (at_part, "segments".into(), want.clone()));
-            let [blanks, shorts] = [blanks, shorts].map(|count| count.load(Ordering::Relaxed));
-            assert_eq!((blanks, shorts), (wholes, 3), "{odd:?}, {more}");
-        }
-    }
-}
-
-/// Three blocks do not tell one that is odd behind them. Its first proof does, and from then on
-/// the whole circuit is what counts.
-#[test]
-fn a_circuit_that_is_said_to_be_a_loop_and_is_none_costs_one_proof() {
-    let odd = Chains::new(Some(5));
-    let mut house = house(std::slice::from_ref(&odd));
-    let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
-    let job = Hooked {
-        job: chains(Some(5), 1),
-        short: Some(Arc::new(|blocks, pass| {
-            REGULAR.synthesize_blocks(blocks, pass)
-        })),
-        ..Hooked::new()
-    };
-    let circuit = job.circuit();
-    engine.warm(&[circuit.as_ref()]).expect("there is room");
-    let mut told = Vec::new();
-    for _ in 0..3 {
-        let reply = submit(&engine, &job).wait().expect("a good job");
-        told.push((reply.retries(), reply.synthesis()));
-        // Nor is more said where a survey before a job would come.
-        engine.warm(&[circuit.as_ref()]).expect("there is room");
-    }
-    let differs = (0, "whole-differs".to_owned());
-    let want = [(1, "whole-doubted".into()), differs.clone(), differs];
-    assert_eq!(told, want);
-}
-
-/// A key that is another circuit's is told by a survey of the whole, which names it.
-#[test]
-fn a_loop_that_its_key_does_not_fit_is_read_whole() {
-    let mut house = house(&[REGULAR]);
-    let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
-    let whole = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&whole);
-    let more: Hook = Arc::new(move |pass| {
-        count.fetch_add(1, Ordering::Relaxed);
-        pass.alloc(|| "more", || Ok(Scalar::ONE)).map(drop)
-    });
-    let job = Hooked {
-        blank: Arc::clone(&more),
-        segment: Arc::clone(&more),
-        whole: more,
-        short: Some(Arc::new(|_, _| unreachable!("it does not fit the key"))),
-        ..Hooked::new()
-    };
-    let error = submit(&engine, &job).wait().expect_err("another circuit");
-    assert!(matches!(error, ProveError::Key(_)), "{error}");
-    assert_eq!(whole.load(Ordering::Relaxed), 2, "the first block, and all");
 }
 
 #[test]
@@ -382,6 +290,8 @@ fn a_survey_that_panics_leaves_the_next_one_to_others() {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Point {
     Survey,
+    /// The survey of a circuit that is a loop, in the three blocks that are compared.
+    Short,
     Segment,
     Whole,
 }
@@ -391,7 +301,7 @@ const ENDLESS: usize = 10_000_000;
 
 #[test]
 fn a_cancelled_job_is_given_up_within_a_pass() {
-    for point in [Point::Survey, Point::Segment, Point::Whole] {
+    for point in [Point::Survey, Point::Short, Point::Segment, Point::Whole] {
         let mut house = house(&[REGULAR]);
         let synthesis = match point {
             Point::Whole => Synthesis::Whole,
@@ -420,11 +330,12 @@ fn a_cancelled_job_is_given_up_within_a_pass() {
             Ok(())
         });
         let mut job = Hooked::new();
-        *match point {
-            Point::Survey => &mut job.blank,
-            Point::Segment => &mut job.segment,
-            Point::Whole => &mut job.whole,
-        } = endless;
+        match point {
+            Point::Survey => job.blank = endless,
+            Point::Short => job.short = Some(Arc::new(move |_, pass| endless(pass))),
+            Point::Segment => job.segment = endless,
+            Point::Whole => job.whole = endless,
+        }
         let handle = submit(&engine, &job);
         is_reached.recv().expect("it is reached");
         handle.cancel();
@@ -440,7 +351,10 @@ fn a_cancelled_job_is_given_up_within_a_pass() {
         assert_eq!(held(&engine, "templates"), before, "{point:?}");
         // It is as if the job had never been.
         let reply = submit(&engine, &Hooked::new()).wait().expect("a good job");
-        assert_eq!(surveys(&reply), usize::from(point == Point::Survey));
+        assert_eq!(
+            surveys(&reply),
+            usize::from(matches!(point, Point::Survey | Point::Short))
+        );
     }
 }
 

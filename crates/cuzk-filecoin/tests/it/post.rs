@@ -1,6 +1,10 @@
+use std::ops::Range;
+
 use cuzk_core::Workload;
+use cuzk_filecoin::fixture::{FixtureOptions, generate};
+use cuzk_filecoin::{ProofKind, SectorSize};
 use filecoin_proofs::FallbackPoStSectorProof;
-use filecoin_proofs::constants::SectorShapeBase;
+use filecoin_proofs::constants::{SectorShape32GiB, SectorShapeBase};
 use filecoin_proofs::parameters::window_post_public_params;
 use filecoin_proofs_api::RegisteredPoStProof;
 use storage_proofs_core::compound_proof::CompoundProof;
@@ -161,4 +165,65 @@ fn bad_bincode_is_named() {
         of_sector(&|it| it.sector_id = 13.into()),
     ];
     insta::assert_snapshot!(reasons.join("\n"));
+}
+
+/// Sectors are checked at the same time, and the first that is wrong is told each time, by
+/// as many threads as there are, and if it is the only one.
+#[test]
+fn of_several_wrong_sectors_the_first_is_told() {
+    const COUNT: usize = 24;
+    let options = FixtureOptions {
+        window_sector_count: Some(COUNT),
+        ..FixtureOptions::default()
+    };
+    let fixture = generate(ProofKind::WindowPost, SectorSize::GiB32, 1, &options);
+    let mut json = Vec::new();
+    fixture.unwrap().write_json(&mut json).unwrap();
+    let good = request(&json);
+    let pools = [1, 2, 7].map(|threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build().expect("a few threads")
+    });
+    let told = |wrong: Range<usize>| -> Vec<_> {
+        let mut request = good.clone();
+        for (place, bytes) in request.vanilla_proofs.iter_mut().enumerate() {
+            let mut sector: FallbackPoStSectorProof<SectorShape32GiB> =
+                bincode::deserialize(bytes).expect("a sector proof");
+            if wrong.contains(&place) {
+                // Of another replica.
+                sector.comm_r = sector.vanilla_proof.sectors[0].comm_c;
+            }
+            *bytes = bincode::serialize(&sector).expect("sector proofs serialise");
+        }
+        let workload = request.workload().expect("it is well formed");
+        let each = pools.iter().cycle().take(9);
+        each.map(|pool| {
+            pool.install(|| workload.check_vanilla())
+                .map_err(|error| error.to_string())
+        })
+        .collect()
+    };
+    let first = u64::from(
+        bincode::deserialize::<FallbackPoStSectorProof<SectorShape32GiB>>(&good.vanilla_proofs[0])
+            .expect("a sector proof")
+            .sector_id,
+    );
+    assert!(told(0..0).iter().all(Result::is_ok));
+    for wrong in [
+        0..COUNT,
+        0..1,
+        1..COUNT,
+        11..12,
+        11..13,
+        13..COUNT,
+        COUNT - 1..COUNT,
+    ] {
+        let place = wrong.start;
+        let id = first + place as u64;
+        let want = format!("vanilla_proofs[{place}]: the proof of sector {id} does not hold");
+        for told in told(wrong.clone()) {
+            let told = told.expect_err("it is wrong");
+            assert!(told.starts_with(&want), "{wrong:?}: {told}");
+        }
+    }
 }

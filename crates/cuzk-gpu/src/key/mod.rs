@@ -168,12 +168,18 @@ impl Key {
         &self.vk
     }
 
-    /// What checks proofs of this key, made on the first call. Of a key with up to 1,024
+    /// What checks proofs of this key, made on the first call; of several calls at the same
+    /// time each may make one, and that of the first is kept. Of a key with up to 1,024
     /// public inputs it then keeps tables, about 24 KiB for each; of any other nothing
     /// beside the verifying key.
     pub fn verifier(&self) -> &Verifier {
-        self.verifier
-            .get_or_init(|| Verifier::new(Arc::clone(&self.vk)))
+        if let Some(made) = self.verifier.get() {
+            return made;
+        }
+        // Nobody waits for it: tables are parallel work, which is not done while the
+        // threads that would do it are those that wait.
+        let made = Verifier::new(Arc::clone(&self.vk));
+        self.verifier.get_or_init(|| made)
     }
 
     /// Number of points in a section.

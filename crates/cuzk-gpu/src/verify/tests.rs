@@ -228,6 +228,21 @@ fn keys_get_tables_up_to_the_limit() {
 }
 
 #[test]
+fn a_batch_of_proofs_without_inputs_holds_if_every_proof_does() {
+    let mut rng = ChaCha8Rng::seed_from_u64(9);
+    let trapdoor = Trapdoor::random(0, &mut rng);
+    let proof = trapdoor.proof(&[]);
+    for verifier in Forms::new(&trapdoor.vk()).ours {
+        for count in [1, 2, 3] {
+            let (mut proofs, none) = (vec![proof.clone(); count], vec![Vec::new(); count]);
+            assert!(verifier.verify_batch(&mut rng, &proofs, &none));
+            proofs[count - 1] = spoilt(&proof);
+            assert!(!verifier.verify_batch(&mut rng, &proofs, &none));
+        }
+    }
+}
+
+#[test]
 fn a_batch_holds_if_every_proof_does() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     let trapdoor = Trapdoor::random(7, &mut rng);
@@ -297,4 +312,72 @@ fn proofs_of_a_circuit_with_many_inputs_verify() {
     assert!(!verifier.verify(&spoilt(&proof), &inputs));
     inputs[0] = Scalar::ONE;
     assert!(!verifier.verify(&proof, &inputs));
+}
+
+/// blst makes slices of 512 points affine, each with one inversion for all of them.
+#[test]
+fn many_commitments_at_infinity_equal_and_opposite_are_summed() {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let (zero, some) = (Scalar::ZERO, Scalar::random(&mut rng));
+    let count = TABLE_INPUTS_MAX + 76;
+    let each = |weight: fn(usize, Scalar) -> Scalar| -> Vec<_> {
+        (0..=count).map(|at| weight(at, some)).collect()
+    };
+    let cases = [
+        vec![zero; count + 1],
+        vec![some; count + 1],
+        each(|at, some| if at % 2 == 0 { some } else { -some }),
+        each(|at, some| if at < 600 { Scalar::ZERO } else { some }),
+    ];
+    for weights in cases {
+        let trapdoor = Trapdoor::new(weights);
+        let verifier = Verifier::new(trapdoor.vk());
+        assert!(matches!(verifier.form, Form::Sum(_)));
+        for inputs in [
+            vec![Scalar::ONE; count],
+            vec![-Scalar::ONE; count],
+            vec![zero; count],
+            mixed_inputs(count, &mut rng),
+        ] {
+            let proof = trapdoor.proof(&inputs);
+            assert!(verifier.verify(&proof, &inputs));
+            assert!(!verifier.verify(&spoilt(&proof), &inputs));
+        }
+    }
+}
+
+/// blst's threads wait for nothing of rayon's, and each of several sums gets its own result.
+#[test]
+fn sums_are_made_from_any_threads_at_the_same_time() {
+    let mut rng = ChaCha8Rng::seed_from_u64(8);
+    let count = TABLE_INPUTS_MAX + 1;
+    let trapdoor = Trapdoor::random(count, &mut rng);
+    let verifier = Verifier::new(trapdoor.vk());
+    let proved: Vec<_> = (0..3)
+        .map(|_| {
+            let inputs = mixed_inputs(count, &mut rng);
+            (trapdoor.proof(&inputs), inputs)
+        })
+        .collect();
+    let holds = |at: usize, inputs_at: usize| {
+        let (proof, inputs) = (&proved[at % 3].0, &proved[inputs_at % 3].1);
+        verifier.verify(proof, inputs)
+    };
+    for threads in [1, 3] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        let pool = pool.build().expect("a few threads");
+        let all = pool.install(|| {
+            let each = (0..9).into_par_iter();
+            each.all(|at| holds(at, at) && !holds(at, at + 1))
+        });
+        assert!(all, "{threads} threads");
+    }
+    std::thread::scope(|scope| {
+        let threads = (0..8).map(|at| scope.spawn(move || (at, holds(at, at), holds(at, at + 1))));
+        let threads: Vec<_> = threads.collect();
+        for thread in threads {
+            let (at, own, other) = thread.join().expect("no panic");
+            assert!(own && !other, "thread {at}");
+        }
+    });
 }

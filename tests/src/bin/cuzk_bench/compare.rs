@@ -153,6 +153,8 @@ const PROCESSOR: &str = "processor_ms";
 pub(crate) fn run(options: &Options) -> Result<()> {
     ensure!(options.pairs > 0, "no rounds");
     settings::check(&options.settings)?;
+    // A wrong name leaves no file that refuses the right one.
+    job::mixed(&options.circuit)?;
     // Before anything is prepared: other samples are refused, and a whole set has its end.
     let samples = Samples::open(&options.samples, &options.head()?)?;
     if samples.rounds() >= options.pairs {

@@ -1,5 +1,7 @@
 use std::fs;
-use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
 
 use bellperson::groth16::{create_random_proof, prepare_verifying_key, verify_proof};
 use blstrs::Scalar;
@@ -52,6 +54,32 @@ fn offsets_are_those_of_the_first_points() {
     }
     let first = parameters().b_g2[0].to_uncompressed();
     assert_eq!(bytes[at(Section::BG2)..][..192], first);
+}
+
+/// By a thread of its own while every thread of the pool that tables are made in asks too.
+#[test]
+fn a_verifier_is_made_while_others_ask_for_it() {
+    let (done, is_done) = channel();
+    std::thread::spawn(move || {
+        // Who comes first is chance.
+        for _ in 0..20 {
+            let key = open(&key_bytes(), PointCheck::None).unwrap();
+            let all = Barrier::new(rayon::current_num_threads() + 1);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    rayon::broadcast(|_| {
+                        all.wait();
+                        key.verifier().input_count()
+                    })
+                });
+                all.wait();
+                assert_eq!(key.verifier().input_count(), 2);
+            });
+        }
+        done.send(()).expect("the test waits");
+    });
+    let waited = is_done.recv_timeout(Duration::from_secs(60));
+    waited.expect("none waits for another");
 }
 
 #[test]
