@@ -44,18 +44,6 @@ impl CircuitSpec for Chain {
         format!("chain-{}", self.len).as_str().into()
     }
 
-    fn params_file(&self) -> String {
-        format!("chain-{}.params", self.len)
-    }
-
-    fn vk_file(&self) -> String {
-        format!("chain-{}.vk", self.len)
-    }
-
-    fn params_digest(&self) -> Option<String> {
-        None
-    }
-
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         self.synthesize(pass)
     }

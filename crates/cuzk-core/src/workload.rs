@@ -40,14 +40,22 @@ pub trait CircuitSpec: Send + Sync {
     /// The circuit's id.
     fn id(&self) -> CircuitId;
 
-    /// File name of the proving key in the standard layout (`v28-….params`).
-    fn params_file(&self) -> String;
+    /// File name of the proving key (`v28-….params` in the standard layout): the id's, unless
+    /// said otherwise.
+    fn params_file(&self) -> String {
+        format!("{}.params", self.id())
+    }
 
-    /// File name of the verifying key in the standard layout (`v28-….vk`).
-    fn vk_file(&self) -> String;
+    /// File name of the verifying key (`v28-….vk` in the standard layout): the id's, unless
+    /// said otherwise.
+    fn vk_file(&self) -> String {
+        format!("{}.vk", self.id())
+    }
 
     /// Digest that the published list has for the proving key, if it lists it.
-    fn params_digest(&self) -> Option<String>;
+    fn params_digest(&self) -> Option<String> {
+        None
+    }
 
     /// Digest that the published list has for the verifying key, if it lists it.
     fn vk_digest(&self) -> Option<String> {

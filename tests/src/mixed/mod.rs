@@ -22,18 +22,6 @@ impl CircuitSpec for Mixed {
         CircuitId::from(format!("mixed-{}-{}", self.log_size, self.full_per_mille).as_str())
     }
 
-    fn params_file(&self) -> String {
-        format!("{}.params", self.id())
-    }
-
-    fn vk_file(&self) -> String {
-        format!("{}.vk", self.id())
-    }
-
-    fn params_digest(&self) -> Option<String> {
-        None
-    }
-
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         self.synthesize(pass)
     }

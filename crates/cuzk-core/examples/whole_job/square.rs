@@ -17,9 +17,6 @@ pub(crate) struct Square {
 #[rustfmt::skip]
 impl CircuitSpec for Square {
     fn id(&self) -> CircuitId { "square".into() }
-    fn params_file(&self) -> String { "square.params".to_owned() }
-    fn vk_file(&self) -> String { "square.vk".to_owned() }
-    fn params_digest(&self) -> Option<String> { None }
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         self.synthesize(0, pass)
     }

@@ -72,14 +72,6 @@ impl CircuitSpec for GatedCircuit {
         self.circuit.params_file()
     }
 
-    fn vk_file(&self) -> String {
-        self.circuit.vk_file()
-    }
-
-    fn params_digest(&self) -> Option<String> {
-        None
-    }
-
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         self.circuit.synthesize_blank(pass)
     }

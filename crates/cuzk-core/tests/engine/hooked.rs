@@ -70,18 +70,6 @@ impl CircuitSpec for HookedSpec {
         self.circuit.id()
     }
 
-    fn params_file(&self) -> String {
-        self.circuit.params_file()
-    }
-
-    fn vk_file(&self) -> String {
-        self.circuit.vk_file()
-    }
-
-    fn params_digest(&self) -> Option<String> {
-        self.circuit.params_digest()
-    }
-
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         (self.blank)(pass)?;
         self.circuit.synthesize_blank(pass)

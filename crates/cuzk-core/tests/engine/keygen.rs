@@ -132,18 +132,6 @@ impl CircuitSpec for Told {
         self.circuit.id()
     }
 
-    fn params_file(&self) -> String {
-        self.circuit.params_file()
-    }
-
-    fn vk_file(&self) -> String {
-        self.circuit.vk_file()
-    }
-
-    fn params_digest(&self) -> Option<String> {
-        None
-    }
-
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         self.circuit.synthesize_blank(pass)
     }
@@ -242,18 +230,6 @@ struct Short {
 impl CircuitSpec for Short {
     fn id(&self) -> CircuitId {
         self.circuit.id()
-    }
-
-    fn params_file(&self) -> String {
-        self.circuit.params_file()
-    }
-
-    fn vk_file(&self) -> String {
-        self.circuit.vk_file()
-    }
-
-    fn params_digest(&self) -> Option<String> {
-        None
     }
 
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {

@@ -212,18 +212,6 @@ impl CircuitSpec for Random {
         "random".into()
     }
 
-    fn params_file(&self) -> String {
-        "random.params".to_owned()
-    }
-
-    fn vk_file(&self) -> String {
-        "random.vk".to_owned()
-    }
-
-    fn params_digest(&self) -> Option<String> {
-        None
-    }
-
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         self.synthesize_into(pass).map(drop)
     }

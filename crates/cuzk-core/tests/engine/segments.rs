@@ -44,18 +44,6 @@ impl CircuitSpec for Chains {
         format!("chains{odd}{shared}").as_str().into()
     }
 
-    fn params_file(&self) -> String {
-        format!("{}.params", self.id())
-    }
-
-    fn vk_file(&self) -> String {
-        format!("{}.vk", self.id())
-    }
-
-    fn params_digest(&self) -> Option<String> {
-        None
-    }
-
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         self.synthesize_blocks(BLOCKS, pass)
     }

@@ -52,18 +52,6 @@ impl CircuitSpec for Told {
         self.circuit.id()
     }
 
-    fn params_file(&self) -> String {
-        self.circuit.params_file()
-    }
-
-    fn vk_file(&self) -> String {
-        self.circuit.vk_file()
-    }
-
-    fn params_digest(&self) -> Option<String> {
-        None
-    }
-
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         (self.blank)(pass)?;
         if self.long > 0 {

@@ -28,18 +28,6 @@ impl CircuitSpec for Squares {
         format!("squares-{}", self.rounds).as_str().into()
     }
 
-    fn params_file(&self) -> String {
-        format!("squares-{}.params", self.rounds)
-    }
-
-    fn vk_file(&self) -> String {
-        format!("squares-{}.vk", self.rounds)
-    }
-
-    fn params_digest(&self) -> Option<String> {
-        None
-    }
-
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         synthesize(self.rounds, 0, None, pass)
     }
@@ -110,10 +98,6 @@ impl CircuitSpec for Nameless {
 
     fn vk_file(&self) -> String {
         panic!("a fault of the test")
-    }
-
-    fn params_digest(&self) -> Option<String> {
-        None
     }
 
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {

@@ -60,18 +60,6 @@ impl CircuitSpec for Stacked {
         CircuitId::from(id.as_str())
     }
 
-    fn params_file(&self) -> String {
-        format!("{}.params", self.id())
-    }
-
-    fn vk_file(&self) -> String {
-        format!("{}.vk", self.id())
-    }
-
-    fn params_digest(&self) -> Option<String> {
-        None
-    }
-
     fn synthesize_blank(&self, pass: &mut Pass<'_>) -> Result<(), SynthesisError> {
         self.synthesize(0..self.blocks, 0, pass)
     }
