@@ -112,9 +112,9 @@ impl<'a> Comparison<'a> {
         Ok(())
     }
 
-    /// Whether the circuit that was walked is the template's: every block was compared and is like the first
-    /// one, uses the same shared variables, and nothing is before, between or behind them
-    /// that the template has not. To be asked after the walks.
+    /// Whether the circuit that was walked is the template's: every block was compared and is
+    /// like the first one, uses the same shared variables, and nothing is before, between or
+    /// behind them that the template has not. To be asked after the walks.
     pub fn is_equal(&self) -> bool {
         let equal = self.equal.load(Ordering::Relaxed);
         equal + 1 == self.blocks

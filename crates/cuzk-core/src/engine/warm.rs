@@ -50,7 +50,7 @@ impl Engine {
     /// tells the others ([`CircuitSpec::is_uniform`]), that one is read alone, and all threads
     /// that are free share the comparison of the others with it; each of them reads the whole
     /// circuit beside its share, without building its rows. A circuit that is a loop
-    /// ([`CircuitSpec::shortened`]) takes the time of three blocks. Rows for which there is no room
+    /// ([`CircuitSpec::shortened`]) takes the time of a few blocks. Rows for which there is no room
     /// beside the columns of one part are not kept: a warning says so, and parts are
     /// synthesised whole.
     ///

@@ -264,9 +264,9 @@ impl Look<'_> {
         Ok(is_equal.then_some(template))
     }
 
-    /// By this thread, which reads four blocks in all: 0.2 s of a WindowPoSt of 32 GiB. Where
-    /// the whole is not what its key says, reading all of it is to tell which of them is wrong; and
-    /// what the short circuit refuses says nothing of the whole.
+    /// By this thread, which reads four blocks in all. Where the whole is not what its key
+    /// says, reading all of it is to tell which of them is wrong; and what the short circuit
+    /// refuses says nothing of the whole.
     fn compare_short(
         &self,
         template: &Template,
