@@ -49,12 +49,12 @@ pub(crate) struct Row {
     /// The workload of `cuzk-bench compare`.
     #[serde(default)]
     pub(crate) workload: String,
-    /// Circuits by where proofs are made; where there are none, it cannot run there.
+    /// Circuits by where proofs are made, which is one place.
     #[serde(default)]
     pub(crate) circuits: BTreeMap<On, Vec<String>>,
-    /// Parts of a job, by where proofs are made; one where nothing is said.
-    #[serde(default)]
-    parts: BTreeMap<On, usize>,
+    /// Parts of a job.
+    #[serde(default = "one")]
+    pub(crate) parts: usize,
     /// What is compared.
     #[serde(default = "wall")]
     pub(crate) metric: String,
@@ -101,6 +101,10 @@ pub(crate) enum Better {
     More,
 }
 
+fn one() -> usize {
+    1
+}
+
 fn wall() -> String {
     "wall_ms".to_owned()
 }
@@ -124,11 +128,6 @@ pub(crate) fn read(text: &str) -> anyhow::Result<Vec<Row>> {
 }
 
 impl Row {
-    /// Parts of its jobs.
-    pub(crate) fn parts(&self, on: On) -> usize {
-        self.parts.get(&on).copied().unwrap_or(1)
-    }
-
     fn check(&self) -> anyhow::Result<()> {
         ensure!(!self.claim.trim().is_empty(), "no claim");
         if self.missing.is_some() {
@@ -140,11 +139,10 @@ impl Row {
             "no circuits"
         );
         ensure!(
-            self.parts
-                .iter()
-                .all(|(on, &parts)| parts > 0 && self.circuits.contains_key(on)),
-            "parts where no proof is made, or none"
+            self.circuits.len() == 1,
+            "circuits of two places, whose records would have one name"
         );
+        ensure!(self.parts > 0, "jobs of no part");
         ensure!(
             self.off.len() == 1,
             "want one setting off, have {}",
@@ -272,6 +270,12 @@ on.exact."tuning.sizing" = "exact"
             ),
             ("workload = \"synth\"", "", "no workload"),
             ("circuits.cpu = [\"porep-2k\"]", "", "no circuits"),
+            (
+                "circuits.cpu = ",
+                "circuits.gpu = [\"porep-2k\"]\ncircuits.cpu = ",
+                "circuits of two places",
+            ),
+            ("also =", "parts = 0\nalso =", "jobs of no part"),
             ("on.exact", "off.exact", "want one setting off, have 2"),
             ("on.exact", "on.control", "a setting on is named control"),
             ("\"engine.threads\"", "\"threads\"", "no key with a section"),

@@ -248,7 +248,7 @@ impl Drive<'_> {
                     "--on",
                     on.name(),
                 ])
-                .args(["--parts", &row.parts(on).to_string()])
+                .args(["--parts", &row.parts.to_string()])
                 .args(["--pairs", &self.pairs().to_string()]);
             for switch in row.always() {
                 command.args(["--set", &switch]);
