@@ -287,6 +287,13 @@ impl KeyStore {
         Ok(slot.lease(self))
     }
 
+    /// Whether memory that nobody holds has room for the points of a key and so much beside
+    /// them: idle columns and the points of other keys are not given up for them.
+    pub(crate) fn has_room(&self, key: &Key, beside_bytes: u64) -> bool {
+        let bytes = key.resident_bytes().saturating_add(beside_bytes);
+        bytes <= self.budget.usage().free_bytes()
+    }
+
     /// Brings the points of a loaded key into memory that is free now.
     pub(crate) fn load_points(&self, circuit: &CircuitId, key: &Key) -> Result<(), ProveError> {
         if self.lease(circuit, key).is_some() {

@@ -78,12 +78,12 @@ fn settings_are_measured_by_turns_and_a_set_goes_on() {
             sample["metrics"]["msm_h_ms"].as_f64() > Some(0.0),
             "{sample}"
         );
-        assert_eq!(sample["used"]["tier"], "file");
+        assert_eq!(sample["used"]["tier"], "resident");
     }
     // Another job's samples are not put beside them.
     let output = compare(
         here.path(),
-        &["--pairs", "4", "--set", "tuning.key_tier=resident"],
+        &["--pairs", "4", "--set", "tuning.key_tier=file"],
     );
     assert!(!output.status.success());
     assert!(

@@ -140,7 +140,7 @@ impl Config {
                 c_from_ab: true,
                 sizing: Sizing::Exact,
                 synthesis: Synthesis::Segments,
-                key_tier: KeyTier::File,
+                key_tier: KeyTier::Auto,
                 dispatch: Dispatch::Reactive,
                 placement: Placement::Auto,
                 placement_refused: PlacementRefused::Wait,

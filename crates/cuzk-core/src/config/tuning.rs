@@ -135,7 +135,8 @@ pub enum Dispatch {
 /// Where the points of a key are kept between proofs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyTier {
-    /// Resident if the budget has room, otherwise in the file.
+    /// Resident if memory that nobody holds has room for them when they are asked for,
+    /// otherwise in the file.
     Auto,
     /// In memory, decoded, counted in the budget; an error if there is no room.
     Resident,

@@ -13,6 +13,7 @@ use super::kept::Kept;
 use super::table::Message;
 use super::thread::panic_message;
 use crate::CircuitSpec;
+use crate::config::KeyTier;
 use crate::error::ProveError;
 use crate::schedule::Priority;
 use crate::stage;
@@ -21,6 +22,7 @@ use crate::templates::{InUse, TEMPLATES};
 /// What is planned, by the names in the plan.
 const COLUMNS: Consumer = Consumer("columns");
 const WORK: Consumer = Consumer("work");
+const KEYS: Consumer = Consumer("keys");
 const KEPT: Consumer = Consumer("kept for the highest priority");
 const BACKEND: Consumer = Consumer("backend's buffers");
 
@@ -31,6 +33,8 @@ struct Need {
     key: Arc<Key>,
     layout: ColumnLayout,
     work_bytes: u64,
+    /// Points of the key in memory, which all parts share.
+    points_bytes: u64,
     /// As many as may be in flight.
     parts_max: usize,
     /// Whether memory for one is kept.
@@ -53,6 +57,10 @@ impl Engine {
     /// ([`CircuitSpec::shortened`]) takes the time of a few blocks. Rows for which there is no room
     /// beside the columns of one part are not kept: a warning says so, and parts are
     /// synthesised whole.
+    ///
+    /// Points of keys that must be in memory have a line in the plan, and so have those that
+    /// may be ([`KeyTier::Auto`](crate::config::KeyTier::Auto)) and fit beside all the rest.
+    /// They are not loaded here: [`preload`](Self::preload) does that, or the first part.
     ///
     /// The columns of one circuit are not those of another, so naming many takes the
     /// sum of them. Sizes come from surveys and capacity hints, or before there are any from
@@ -82,6 +90,7 @@ impl Engine {
                 }
             }
         };
+        let plan = self.with_points(&mut needs, &stored, parts, plan);
         let lens: Vec<(usize, usize)> = needs
             .iter()
             .flat_map(|need| {
@@ -113,10 +122,15 @@ impl Engine {
                 stage::check_fits(&self.shared, *circuit, &key)?;
                 let (layout, work_bytes) = stage::need(&self.shared, *circuit, &key);
                 let parts_max = self.parts_in_flight_max(*circuit);
+                let points_bytes = match self.shared.tuning.key_tier {
+                    KeyTier::Resident => key.resident_bytes(),
+                    KeyTier::Auto | KeyTier::File => 0,
+                };
                 Ok(Need {
                     key,
                     layout,
                     work_bytes,
+                    points_bytes,
                     parts_max,
                     is_urgent: circuit.is_urgent(),
                 })
@@ -164,6 +178,27 @@ impl Engine {
             }
         }
         Ok((fitting, parts))
+    }
+
+    /// A plan with the points of the keys that may be in memory and have room beside it.
+    fn with_points(
+        &self,
+        needs: &mut [Need],
+        stored: &[InUse],
+        parts: usize,
+        mut plan: Plan,
+    ) -> Plan {
+        if self.shared.tuning.key_tier != KeyTier::Auto {
+            return plan;
+        }
+        for at in 0..needs.len() {
+            needs[at].points_bytes = needs[at].key.resident_bytes();
+            match self.fit(needs, stored, parts) {
+                Ok(larger) => plan = larger,
+                Err(_) => needs[at].points_bytes = 0,
+            }
+        }
+        plan
     }
 
     /// The plan for so many parts, if they fit.
@@ -231,6 +266,9 @@ impl Engine {
             let factors = [Factor::new(parts, "parts"), Factor::new(bytes, "bytes")];
             plan.add(WORK, &factors)?;
         }
+        for need in needs.iter().filter(|need| need.points_bytes > 0) {
+            plan.add(KEYS, &[Factor::new(need.points_bytes, "bytes")])?;
+        }
         for cut in stored {
             plan.add(TEMPLATES, &[Factor::new(cut.bytes(), "bytes")])?;
         }
@@ -279,8 +317,11 @@ impl Engine {
             .saturating_add(kept.columns);
         let work_bytes = self.work_bytes(needs, stored).saturating_mul(parts);
         let stored_bytes: u64 = stored.iter().map(|cut| cut.bytes()).sum();
+        let points = needs.iter().map(|need| need.points_bytes);
+        let points_bytes = points.fold(0, u64::saturating_add);
         let beside_bytes = work_bytes
             .saturating_add(stored_bytes)
+            .saturating_add(points_bytes)
             .saturating_add(kept.total - kept.columns);
         pool.budget()
             .check_both(COLUMNS, bytes, self.budget(), beside_bytes)

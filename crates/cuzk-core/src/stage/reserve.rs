@@ -102,26 +102,33 @@ impl Ask<'_> {
         self.load(self.wait(Points::ToLoad)?)
     }
 
-    /// Points in memory if there is room now, and otherwise in the file.
+    /// Points in memory if they are there or free memory has room for them now, and
+    /// otherwise in the file.
     fn resident_if_room(&self) -> Result<(Granted, Option<KeyLease>), Failure> {
         let id = self.job.circuit.id();
-        let granted = match self.shared.keys.lease(&id, self.key) {
-            Some(lease) => {
-                let granted = self.acquire(Points::Resident, Waits::No);
-                granted.map(|granted| (granted, Some(lease)))
+        if self.shared.keys.lease(&id, self.key).is_some() {
+            let granted = self.wait(Points::Resident)?;
+            if let Some(lease) = self.shared.keys.lease(&id, self.key) {
+                return Ok((granted, Some(lease)));
             }
-            None => self
-                .acquire(Points::ToLoad, Waits::No)
-                .and_then(|granted| self.load(granted)),
-        };
-        granted.or_else(|refused| match refused.error {
-            ProveError::Memory { source, .. } => {
-                self.shared.metrics.tiers_lowered.add(1);
-                tracing::info!(circuit = %id, %source, "the key stays in its file");
-                Ok((self.wait(Points::InFile)?, None))
+            // They were reclaimed while this part waited, for want of room.
+        } else if self
+            .shared
+            .keys
+            .has_room(self.key, self.work_bytes(Points::Resident))
+        {
+            let granted = self.acquire(Points::ToLoad, Waits::No);
+            match granted.and_then(|granted| self.load(granted)) {
+                Err(Failure {
+                    error: ProveError::Memory { .. },
+                    ..
+                }) => {}
+                granted => return granted,
             }
-            error => Err(Failure::fatal(error)),
-        })
+        }
+        self.shared.metrics.tiers_lowered.add(1);
+        tracing::debug!(circuit = %id, "no room for the points of the key: they stay in its file");
+        Ok((self.wait(Points::InFile)?, None))
     }
 
     fn load(&self, mut granted: Granted) -> Result<(Granted, Option<KeyLease>), Failure> {
@@ -137,6 +144,16 @@ impl Ask<'_> {
             .make_resident(&id, self.key, points)
             .map_err(Failure::fatal)?;
         Ok((granted, Some(lease)))
+    }
+
+    /// Working memory of the proof, with the points where they are.
+    fn work_bytes(&self, points: Points) -> u64 {
+        let tier = match points {
+            Points::InFile => cuzk_gpu::KeyTier::File,
+            Points::Resident | Points::ToLoad => cuzk_gpu::KeyTier::Resident,
+        };
+        let backend = self.shared.backends.any();
+        backend.work_bytes(&self.sizes, self.key, tier)
     }
 
     fn wait(&self, points: Points) -> Result<Granted, Failure> {
@@ -164,18 +181,13 @@ impl Ask<'_> {
             sizes,
         } = *self;
         let lens = column_lens(&shared.backends.any().layout(&sizes));
-        let (tier, to_load) = match points {
-            Points::InFile => (cuzk_gpu::KeyTier::File, 0),
-            Points::Resident => (cuzk_gpu::KeyTier::Resident, 0),
-            Points::ToLoad => (cuzk_gpu::KeyTier::Resident, key.resident_bytes()),
+        let to_load = match points {
+            Points::InFile | Points::Resident => 0,
+            Points::ToLoad => key.resident_bytes(),
         };
         let request = AcquireRequest {
             buffers: &lens,
-            bytes: shared
-                .backends
-                .any()
-                .work_bytes(&sizes, key, tier)
-                .saturating_add(to_load),
+            bytes: self.work_bytes(points).saturating_add(to_load),
             consumer: PARTS,
             wait: Wait::with_priority(budget_priority(priority)).cancelled_by(over),
         };

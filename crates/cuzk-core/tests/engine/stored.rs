@@ -58,6 +58,7 @@ fn stop() -> (Hook, Receiver<()>, Sender<()>) {
 fn warmed_circuits_are_surveyed_before_their_first_part() {
     let mut house = house(&[REGULAR, Chains::new(Some(4))]);
     let engine = engine(&mut house, Synthesis::Segments, Path::new(NO_HINTS), true);
+    engine.preload(&REGULAR).expect("a good key");
     let plan = engine.warm(&[&REGULAR]).expect("there is room");
     let stored = held(&engine, "templates");
     let line = plan.to_string();

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use cuzk_budget::{Budget, PlanError};
-use cuzk_core::config::{Placement, PlacementRefused};
+use cuzk_core::config::{KeyTier, Placement, PlacementRefused};
 use cuzk_core::{ColumnMemory, Engine, ProveError};
 use cuzk_pinned::{FaultyBacking, PageLocker, PretendBacking, PretendLock};
 use cuzk_synth::HintStore;
@@ -181,4 +181,53 @@ fn a_staging_ring_is_a_line_of_the_plan() {
     );
     assert_eq!(engine.memory().page_locked_bytes(), 8192);
     assert!(engine.memory().heap_pool().stats().idle_count > 0);
+}
+
+/// Points that must be in memory come before columns, and those that may be come after them.
+#[test]
+fn points_of_keys_are_a_line_of_the_plan_where_they_have_room() {
+    let mut house = House::new(&[20]);
+    house.config.parts_in_flight_max = Some(2);
+    let points = house.key(20).resident_bytes();
+    let in_file = 2 * house.part_bytes(20, cuzk_gpu::KeyTier::File);
+    let resident = 2 * house.part_bytes(20, cuzk_gpu::KeyTier::Resident);
+    for (tier, limit_bytes, parts, is_planned) in [
+        (KeyTier::Resident, resident + points, 2, true),
+        (KeyTier::Resident, resident + points - 1, 1, true),
+        (KeyTier::Auto, in_file + points, 2, true),
+        (KeyTier::Auto, in_file + points - 1, 2, false),
+        (KeyTier::File, PLENTY, 2, false),
+    ] {
+        house.config.tuning.key_tier = tier;
+        let engine = house.engine(limit_bytes);
+        let plan = engine.warm(&[&Squares { rounds: 20 }]).expect("room");
+        assert_eq!(plan.to_string().contains("keys"), is_planned, "{plan}");
+        assert!(plan.planned_bytes() <= limit_bytes, "{plan}");
+        let columns = house.column_lens(20).len() as u64;
+        let allocations = || engine.memory().heap_pool().stats().allocations;
+        assert_eq!(allocations(), parts * columns, "{tier}, {limit_bytes}");
+        prove(&engine, &SquaresJob::new(20, 2, 3)).expect("a good job");
+        assert_eq!(allocations(), parts * columns, "{tier}, {limit_bytes}");
+    }
+}
+
+/// Columns that were allocated before the first job are not given up for points that may be
+/// in memory.
+#[test]
+fn points_that_may_be_in_memory_take_no_warmed_columns() {
+    let mut house = House::new(&[20, 50]);
+    house.config.tuning.key_tier = KeyTier::Auto;
+    house.config.parts_in_flight_max = Some(1);
+    let circuits = [Squares { rounds: 20 }, Squares { rounds: 50 }];
+    let columns = house.column_lens(20).into_iter().sum::<usize>() as u64;
+    let engine = house.engine(columns + house.part_bytes(50, cuzk_gpu::KeyTier::File));
+    engine.warm(&[&circuits[0], &circuits[1]]).expect("room");
+    let warmed = engine.memory().heap_pool().stats();
+    for rounds in [50, 20, 50] {
+        let reply = prove(&engine, &SquaresJob::new(rounds, 2, 1)).expect("a good job");
+        assert!(rounds == 20 || reply.tier == "file", "{}", reply.tier);
+    }
+    let stats = engine.memory().heap_pool().stats();
+    let moved = (stats.allocations - warmed.allocations, stats.frees);
+    assert_eq!(moved, (0, 0));
 }

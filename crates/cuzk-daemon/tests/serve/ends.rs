@@ -52,7 +52,7 @@ async fn a_server_is_ready_when_its_keys_are_loaded() {
     becomes(&mut health, ServingStatus::Serving).await;
     let status = server.client().await.status().await.expect("a status");
     assert_eq!(status.loaded_srs.len(), 1);
-    assert_eq!(status.loaded_srs[0].tier(), Tier::Warm);
+    assert_eq!(status.loaded_srs[0].tier(), Tier::Hot);
     let unknown = HealthCheckRequest {
         service: "other".to_owned(),
     };

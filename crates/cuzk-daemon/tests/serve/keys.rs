@@ -27,7 +27,7 @@ async fn key(client: &mut Client) -> SrsStatus {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_are_listed_loaded_and_dropped() {
-    let server = Server::start(|_| ()).await;
+    let server = Server::start(|config| config.tuning.key_tier = KeyTier::File).await;
     let mut client = server.client().await;
     let cold = key(&mut client).await;
     assert_eq!((cold.circuit_id.as_str(), cold.tier()), (ID, Tier::Cold));

@@ -112,7 +112,7 @@ async fn an_answer_says_where_the_time_went() {
     assert!(answer.total_ms + 4 >= parts, "{answer:?}");
     assert_eq!(
         (answer.backend.as_str(), answer.tier.as_str()),
-        ("cpu", "file")
+        ("cpu", "resident")
     );
     assert_eq!(
         (answer.placement.as_str(), answer.is_pinned),

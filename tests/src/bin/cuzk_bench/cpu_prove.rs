@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             kinds.join(",")
         ),
     );
-    record.tuning.insert("tuning.key_tier", "file".to_owned());
+    record.tuning.insert("tuning.key_tier", "auto".to_owned());
     for &kind in &options.kinds {
         make_key(kind, &options.keys)?;
         let case = measure(kind, &options.keys, *pairs, !cold)

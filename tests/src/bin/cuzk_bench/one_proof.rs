@@ -99,7 +99,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
          the proof",
         command,
     );
-    record.tuning.insert("tuning.key_tier", "file".to_owned());
+    record.tuning.insert("tuning.key_tier", "auto".to_owned());
     if let Some(made) = made {
         let name = format!("{id}: its key of {key_bytes} bytes");
         record.cases.push(case(name, made));
