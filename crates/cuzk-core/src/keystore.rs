@@ -21,7 +21,10 @@ use crate::lock::lock;
 use crate::{CircuitId, CircuitSpec};
 
 /// On whom the decoded points of keys are booked.
-const KEYS: Consumer = Consumer("keys");
+pub(crate) const KEYS: Consumer = Consumer("keys");
+
+/// Of the limit, one in so many bytes is for points that may be in memory and need not.
+const SHARE_DIVISOR: u64 = 4;
 
 /// The keys of one directory.
 pub struct KeyStore {
@@ -47,6 +50,8 @@ struct Slot {
     /// One handle here and one with each part that uses the resident points. Holds the
     /// number of the last use that ended.
     uses: Arc<AtomicU64>,
+    /// Held by whoever decodes the points.
+    decoding: Arc<Mutex<()>>,
 }
 
 impl Slot {
@@ -73,17 +78,35 @@ impl Slot {
     fn lease(&self, store: &KeyStore) -> KeyLease {
         KeyLease {
             uses: Some(Arc::clone(&self.uses)),
+            decoding: Arc::clone(&self.decoding),
             clock: Arc::clone(&store.clock),
             budget: store.budget.clone(),
         }
     }
 }
 
-/// A part's use of a key's resident points: they stay until it is dropped.
+/// A part's use of a key's resident points: their memory stays until it is dropped.
 pub(crate) struct KeyLease {
     uses: Option<Arc<AtomicU64>>,
+    decoding: Arc<Mutex<()>>,
     clock: Arc<AtomicU64>,
     budget: Budget,
+}
+
+impl KeyLease {
+    /// Decodes the points of the key that is leased, unless somebody did; whether it was this
+    /// call. Others who need them wait meanwhile, and nobody else does.
+    ///
+    /// # Errors
+    /// [`ProveError::Key`] if a point cannot be read.
+    pub(crate) fn decode(&self, key: &Key) -> Result<bool, ProveError> {
+        let _alone = lock(&self.decoding);
+        let is_due = key.tier() != cuzk_gpu::KeyTier::Resident;
+        if is_due {
+            key.load_resident()?;
+        }
+        Ok(is_due)
+    }
 }
 
 impl Drop for KeyLease {
@@ -100,7 +123,9 @@ impl Drop for KeyLease {
 
 impl Slot {
     fn held(&self, key: &Arc<Key>) -> HeldKey {
-        let resident = self.resident.as_ref().map(Reservation::bytes);
+        let is_decoded = key.tier() == cuzk_gpu::KeyTier::Resident;
+        let resident = self.resident.as_ref().filter(|_| is_decoded);
+        let resident = resident.map(Reservation::bytes);
         HeldKey {
             is_resident: resident.is_some(),
             bytes: resident.unwrap_or_else(|| key.file_bytes()),
@@ -266,45 +291,60 @@ impl KeyStore {
         slot.resident.as_ref().map(|_| slot.lease(self))
     }
 
-    /// Decodes the points of a loaded key into memory that is reserved already. If
-    /// somebody else did so in the meantime, the reservation is given back.
-    ///
-    /// # Errors
-    /// [`ProveError::Key`] if a point cannot be read.
-    pub(crate) fn make_resident(
+    /// Takes memory for the points of a loaded key; whoever proves with the lease decodes them
+    /// there. If somebody else took it in the meantime, the reservation is given back.
+    pub(crate) fn make_room(
         &self,
         circuit: &CircuitId,
         key: &Key,
         mut reservation: Reservation,
-    ) -> Result<KeyLease, ProveError> {
+    ) -> KeyLease {
         let slot = self.place_of(circuit, key);
         let mut slot = lock(&slot);
         if slot.resident.is_none() {
-            key.load_resident()?;
             reservation.reassign(KEYS);
             slot.resident = Some(reservation);
         }
-        Ok(slot.lease(self))
+        slot.lease(self)
     }
 
-    /// Whether memory that nobody holds has room for the points of a key and so much beside
-    /// them: idle columns and the points of other keys are not given up for them.
-    pub(crate) fn has_room(&self, key: &Key, beside_bytes: u64) -> bool {
-        let bytes = key.resident_bytes().saturating_add(beside_bytes);
-        bytes <= self.budget.usage().free_bytes()
+    /// The most bytes that points take together of keys that may be in memory and need not.
+    pub(crate) fn points_share(&self) -> u64 {
+        self.budget.limit_bytes() / SHARE_DIVISOR
+    }
+
+    /// Whether the share of points has room for those of a key, beside the keys that are
+    /// there.
+    pub(crate) fn has_room(&self, key: &Key) -> bool {
+        let held = self.budget.usage().held_by(KEYS);
+        held.saturating_add(key.resident_bytes()) <= self.points_share()
+    }
+
+    /// The same, where points that no part uses are given up.
+    pub(crate) fn make_share(&self, key: &Key) -> bool {
+        let bytes = key.resident_bytes();
+        if bytes > self.points_share() {
+            return false;
+        }
+        let held = self.budget.usage().held_by(KEYS);
+        let over = held
+            .saturating_add(bytes)
+            .saturating_sub(self.points_share());
+        over == 0 || self.reclaim(over) >= over
     }
 
     /// Brings the points of a loaded key into memory that is free now.
     pub(crate) fn load_points(&self, circuit: &CircuitId, key: &Key) -> Result<(), ProveError> {
-        if self.lease(circuit, key).is_some() {
-            return Ok(());
+        if let Some(lease) = self.lease(circuit, key) {
+            return lease.decode(key).map(drop);
         }
         let reserved = self.budget.try_reserve(KEYS, key.resident_bytes());
         let reservation = reserved.map_err(|source| ProveError::Memory {
             what: "the key",
             source,
         })?;
-        self.make_resident(circuit, key, reservation).map(drop)
+        let lease = self.make_room(circuit, key, reservation);
+        lease.decode(key).map(drop)
     }
 
     /// Closes a key that no job uses, and frees its points. Waits while the key is

@@ -83,8 +83,9 @@ impl Forecast {
         })
     }
 
-    /// What a part takes with this key: what the engine asks before the circuit has a
-    /// hint. Reads the head of the file and checks its sections against its length.
+    /// What a part takes at the least with this key, before the circuit has a hint: points that
+    /// may be in memory and need not ([`KeyTier::Auto`]) are left out. Reads the head of the file
+    /// and checks its sections against its length.
     ///
     /// # Errors
     /// What is wrong with the file.

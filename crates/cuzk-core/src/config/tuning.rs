@@ -135,7 +135,7 @@ pub enum Dispatch {
 /// Where the points of a key are kept between proofs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyTier {
-    /// Resident if memory that nobody holds has room for them when they are asked for,
+    /// Resident as long as the points of all keys take at most a quarter of the budget,
     /// otherwise in the file.
     Auto,
     /// In memory, decoded, counted in the budget; an error if there is no room.

@@ -244,7 +244,7 @@ impl Engine {
         match self.shared.tuning.key_tier {
             KeyTier::File => Ok(()),
             KeyTier::Resident => points(),
-            KeyTier::Auto if !self.shared.keys.has_room(&key, 0) => Ok(()),
+            KeyTier::Auto if !self.shared.keys.has_room(&key) => Ok(()),
             KeyTier::Auto => match points() {
                 // The first part that has room brings them.
                 Err(ProveError::Memory { .. }) => Ok(()),

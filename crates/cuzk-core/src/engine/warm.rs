@@ -15,6 +15,7 @@ use super::thread::panic_message;
 use crate::CircuitSpec;
 use crate::config::KeyTier;
 use crate::error::ProveError;
+use crate::keystore::KEYS;
 use crate::schedule::Priority;
 use crate::stage;
 use crate::templates::{InUse, TEMPLATES};
@@ -22,7 +23,6 @@ use crate::templates::{InUse, TEMPLATES};
 /// What is planned, by the names in the plan.
 const COLUMNS: Consumer = Consumer("columns");
 const WORK: Consumer = Consumer("work");
-const KEYS: Consumer = Consumer("keys");
 const KEPT: Consumer = Consumer("kept for the highest priority");
 const BACKEND: Consumer = Consumer("backend's buffers");
 
@@ -33,8 +33,6 @@ struct Need {
     key: Arc<Key>,
     layout: ColumnLayout,
     work_bytes: u64,
-    /// Points of the key in memory, which all parts share.
-    points_bytes: u64,
     /// As many as may be in flight.
     parts_max: usize,
     /// Whether memory for one is kept.
@@ -58,9 +56,10 @@ impl Engine {
     /// beside the columns of one part are not kept: a warning says so, and parts are
     /// synthesised whole.
     ///
-    /// Points of keys that must be in memory have a line in the plan, and so have those that
-    /// may be ([`KeyTier::Auto`](crate::config::KeyTier::Auto)) and fit beside all the rest.
-    /// They are not loaded here: [`preload`](Self::preload) does that, or the first part.
+    /// Points of keys that are to be in memory have a line in the plan: all of those that must
+    /// be, or the largest where they have no room together and take turns, and of those that
+    /// may be ([`KeyTier::Auto`](crate::config::KeyTier::Auto)) as many as have room in their
+    /// share. They are not loaded here: [`preload`](Self::preload) does that, or the first part.
     ///
     /// The columns of one circuit are not those of another, so naming many takes the
     /// sum of them. Sizes come from surveys and capacity hints, or before there are any from
@@ -72,14 +71,14 @@ impl Engine {
     pub fn warm(&self, circuits: &[&dyn CircuitSpec]) -> Result<Plan, ProveError> {
         let mut needs = self.needs(circuits)?;
         // What can never fit is told before a survey is begun.
-        self.fitting(&needs, &[])?;
+        let points_bytes = self.fitting_points(&needs)?;
         let mut stored = self.store(circuits, &needs);
         if !stored.is_empty() {
             // A key bounds the rows by its domain; a survey has counted them.
             needs = self.needs(circuits)?;
         }
         let (plan, parts) = loop {
-            match self.fitting(&needs, &stored) {
+            match self.fitting(&needs, &stored, points_bytes) {
                 Ok(fitting) => break fitting,
                 Err(error) => {
                     let Some(dropped) = stored.pop() else {
@@ -90,7 +89,6 @@ impl Engine {
                 }
             }
         };
-        let plan = self.with_points(&mut needs, &stored, parts, plan);
         let lens: Vec<(usize, usize)> = needs
             .iter()
             .flat_map(|need| {
@@ -122,15 +120,10 @@ impl Engine {
                 stage::check_fits(&self.shared, *circuit, &key)?;
                 let (layout, work_bytes) = stage::need(&self.shared, *circuit, &key);
                 let parts_max = self.parts_in_flight_max(*circuit);
-                let points_bytes = match self.shared.tuning.key_tier {
-                    KeyTier::Resident => key.resident_bytes(),
-                    KeyTier::Auto | KeyTier::File => 0,
-                };
                 Ok(Need {
                     key,
                     layout,
                     work_bytes,
-                    points_bytes,
                     parts_max,
                     is_urgent: circuit.is_urgent(),
                 })
@@ -159,20 +152,51 @@ impl Engine {
         stored
     }
 
+    /// Bytes of the points that have room beside one part of each circuit.
+    fn fitting_points(&self, needs: &[Need]) -> Result<u64, ProveError> {
+        let mut keys: Vec<&Key> = needs.iter().map(|need| need.key.as_ref()).collect();
+        keys.sort_by(|left, right| left.path().cmp(right.path()));
+        keys.dedup_by(|left, right| left.path() == right.path());
+        let points = keys.iter().map(|key| key.resident_bytes());
+        let largest = points.clone().max().unwrap_or(0);
+        let (all, fewer) = match self.shared.tuning.key_tier {
+            KeyTier::Resident => (points.fold(0, u64::saturating_add), largest),
+            KeyTier::Auto => {
+                let share = self.shared.keys.points_share();
+                let within = |sum: u64, bytes| {
+                    let sum_with = sum.saturating_add(bytes);
+                    if sum_with <= share { sum_with } else { sum }
+                };
+                (points.fold(0, within), 0)
+            }
+            KeyTier::File => (0, 0),
+        };
+        if self.fitting(needs, &[], all).is_ok() {
+            return Ok(all);
+        }
+        self.fitting(needs, &[], fewer)?;
+        Ok(fewer)
+    }
+
     /// The plan for as many parts as fit beside stored rows, and how many these are.
-    fn fitting(&self, needs: &[Need], stored: &[InUse]) -> Result<(Plan, usize), ProveError> {
+    fn fitting(
+        &self,
+        needs: &[Need],
+        stored: &[InUse],
+        points_bytes: u64,
+    ) -> Result<(Plan, usize), ProveError> {
         let max = needs.iter().map(|need| need.parts_max).max().unwrap_or(1);
         // More parts take more, so halving finds the most that fit: `parts` do, and more
         // than `parts_max` do not.
-        let mut fitting = match self.fit(needs, stored, max) {
+        let mut fitting = match self.fit(needs, stored, points_bytes, max) {
             Ok(plan) => return Ok((plan, max)),
             Err(error) if max == 1 => return Err(error),
-            Err(_) => self.fit(needs, stored, 1)?,
+            Err(_) => self.fit(needs, stored, points_bytes, 1)?,
         };
         let (mut parts, mut parts_max) = (1, max - 1);
         while parts < parts_max {
             let middle = parts_max - (parts_max - parts) / 2;
-            match self.fit(needs, stored, middle) {
+            match self.fit(needs, stored, points_bytes, middle) {
                 Ok(plan) => (fitting, parts) = (plan, middle),
                 Err(_) => parts_max = middle - 1,
             }
@@ -180,32 +204,17 @@ impl Engine {
         Ok((fitting, parts))
     }
 
-    /// A plan with the points of the keys that may be in memory and have room beside it.
-    fn with_points(
-        &self,
-        needs: &mut [Need],
-        stored: &[InUse],
-        parts: usize,
-        mut plan: Plan,
-    ) -> Plan {
-        if self.shared.tuning.key_tier != KeyTier::Auto {
-            return plan;
-        }
-        for at in 0..needs.len() {
-            needs[at].points_bytes = needs[at].key.resident_bytes();
-            match self.fit(needs, stored, parts) {
-                Ok(larger) => plan = larger,
-                Err(_) => needs[at].points_bytes = 0,
-            }
-        }
-        plan
-    }
-
     /// The plan for so many parts, if they fit.
-    fn fit(&self, needs: &[Need], stored: &[InUse], parts: usize) -> Result<Plan, ProveError> {
-        let plan = self.plan(needs, stored, parts as u64)?;
+    fn fit(
+        &self,
+        needs: &[Need],
+        stored: &[InUse],
+        points_bytes: u64,
+        parts: usize,
+    ) -> Result<Plan, ProveError> {
+        let plan = self.plan(needs, stored, points_bytes, parts as u64)?;
         plan.check()?;
-        let columns = self.check_columns(needs, stored, parts as u64);
+        let columns = self.check_columns(needs, stored, points_bytes, parts as u64);
         columns.map_err(|source| ProveError::Memory {
             what: "the columns of the circuits to be warmed",
             source,
@@ -240,7 +249,13 @@ impl Engine {
     }
 
     /// One line for each consumer of `parts` parts of each circuit.
-    fn plan(&self, needs: &[Need], stored: &[InUse], parts: u64) -> Result<Plan, ProveError> {
+    fn plan(
+        &self,
+        needs: &[Need],
+        stored: &[InUse],
+        points_bytes: u64,
+        parts: u64,
+    ) -> Result<Plan, ProveError> {
         let budget = self.budget();
         let mut plan = Plan::new(&*budget.name(), budget.limit_bytes());
         for Need {
@@ -266,8 +281,8 @@ impl Engine {
             let factors = [Factor::new(parts, "parts"), Factor::new(bytes, "bytes")];
             plan.add(WORK, &factors)?;
         }
-        for need in needs.iter().filter(|need| need.points_bytes > 0) {
-            plan.add(KEYS, &[Factor::new(need.points_bytes, "bytes")])?;
+        if points_bytes > 0 {
+            plan.add(KEYS, &[Factor::new(points_bytes, "bytes")])?;
         }
         for cut in stored {
             plan.add(TEMPLATES, &[Factor::new(cut.bytes(), "bytes")])?;
@@ -299,6 +314,7 @@ impl Engine {
         &self,
         needs: &[Need],
         stored: &[InUse],
+        points_bytes: u64,
         parts: u64,
     ) -> Result<(), BudgetError> {
         let pool = self.shared.placing.pool(&self.shared.memory);
@@ -317,8 +333,6 @@ impl Engine {
             .saturating_add(kept.columns);
         let work_bytes = self.work_bytes(needs, stored).saturating_mul(parts);
         let stored_bytes: u64 = stored.iter().map(|cut| cut.bytes()).sum();
-        let points = needs.iter().map(|need| need.points_bytes);
-        let points_bytes = points.fold(0, u64::saturating_add);
         let beside_bytes = work_bytes
             .saturating_add(stored_bytes)
             .saturating_add(points_bytes)

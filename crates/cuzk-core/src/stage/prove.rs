@@ -31,8 +31,15 @@ pub(crate) fn prove(
         since,
         worked: _,
     } = synthesised;
+    let taken = Instant::now();
+    job.timeline.add("ready", Some(part), since, taken);
+    if let Some(lease) = &lease
+        && lease.decode(&key).map_err(Failure::fatal)?
+    {
+        let decoded = Instant::now();
+        job.timeline.add("points", Some(part), taken, decoded);
+    }
     let begun = Instant::now();
-    job.timeline.add("ready", Some(part), since, begun);
     let (r, s) = job.blinding.scalars(part);
     let abc_bytes_each = size_of_val(columns.a.scalars());
     let request = ProveRequest {

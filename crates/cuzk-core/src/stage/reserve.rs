@@ -99,10 +99,10 @@ impl Ask<'_> {
             }
             // They were reclaimed while this part waited: ask for them too.
         }
-        self.load(self.wait(Points::ToLoad)?)
+        Ok(self.with_points(self.wait(Points::ToLoad)?))
     }
 
-    /// Points in memory if they are there or free memory has room for them now, and
+    /// Points in memory if they are there, or have room now within their share of it; and
     /// otherwise in the file.
     fn resident_if_room(&self) -> Result<(Granted, Option<KeyLease>), Failure> {
         let id = self.job.circuit.id();
@@ -112,38 +112,30 @@ impl Ask<'_> {
                 return Ok((granted, Some(lease)));
             }
             // They were reclaimed while this part waited, for want of room.
-        } else if self
-            .shared
-            .keys
-            .has_room(self.key, self.work_bytes(Points::Resident))
-        {
-            let granted = self.acquire(Points::ToLoad, Waits::No);
-            match granted.and_then(|granted| self.load(granted)) {
+        } else if self.shared.keys.make_share(self.key) {
+            match self.acquire(Points::ToLoad, Waits::No) {
                 Err(Failure {
                     error: ProveError::Memory { .. },
                     ..
                 }) => {}
-                granted => return granted,
+                granted => return Ok(self.with_points(granted?)),
             }
         }
         self.shared.metrics.tiers_lowered.add(1);
-        tracing::debug!(circuit = %id, "no room for the points of the key: they stay in its file");
+        tracing::info!(circuit = %id, "no room for the points of the key: they stay in its file");
         Ok((self.wait(Points::InFile)?, None))
     }
 
-    fn load(&self, mut granted: Granted) -> Result<(Granted, Option<KeyLease>), Failure> {
+    /// Memory for the points of the key apart from the part's own.
+    fn with_points(&self, mut granted: Granted) -> (Granted, Option<KeyLease>) {
         let points = granted
             .acquired
             .reservation
             .split(self.key.resident_bytes())
             .expect("the request asked for them");
         let id = self.job.circuit.id();
-        let lease = self
-            .shared
-            .keys
-            .make_resident(&id, self.key, points)
-            .map_err(Failure::fatal)?;
-        Ok((granted, Some(lease)))
+        let lease = self.shared.keys.make_room(&id, self.key, points);
+        (granted, Some(lease))
     }
 
     /// Working memory of the proof, with the points where they are.

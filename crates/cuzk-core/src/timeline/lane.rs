@@ -97,7 +97,7 @@ impl Lane {
         match stage {
             "queue" => Self::Queue,
             "reserve" => Self::Memory,
-            "key" => Self::Keys,
+            "key" | "points" => Self::Keys,
             "pin" => Self::Copy,
             "ready" => Self::Ready,
             "synthesis" | "survey" => Self::Synthesis,

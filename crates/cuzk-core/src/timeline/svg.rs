@@ -31,7 +31,7 @@ const LETTER: f64 = 6.8;
 const PIXEL: f64 = 1.0;
 
 /// Colours of names that are known.
-const COLOURS: [(&str, &str); 27] = [
+const COLOURS: [(&str, &str); 28] = [
     ("queue", "#b0b7c0"),
     ("reserve", "#8e99a8"),
     ("ready", "#cbb26a"),
@@ -39,6 +39,7 @@ const COLOURS: [(&str, &str); 27] = [
     ("turn", "#9575cd"),
     ("key", "#8d6e63"),
     ("key_load", "#795548"),
+    ("points", "#a1887f"),
     ("synthesis", "#7cb342"),
     ("survey", "#33691e"),
     ("segment", "#9ccc65"),

@@ -46,7 +46,13 @@ fn every_part_of_every_job_is_told_from_its_queue_to_its_check() {
     }
 
     let sums = engine.sums();
-    for (stage, want) in [("key", 2), ("synthesis", 6), ("whole", 6), ("msm_h", 6)] {
+    for (stage, want) in [
+        ("key", 2),
+        ("points", 1),
+        ("synthesis", 6),
+        ("whole", 6),
+        ("msm_h", 6),
+    ] {
         let found = sums.stages.iter().find(|of| of.stage == stage);
         assert_eq!(found.map(|of| of.count), Some(want), "{stage}");
     }

@@ -4,14 +4,15 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use cuzk_budget::{Budget, PlanError};
-use cuzk_core::config::{KeyTier, Placement, PlacementRefused};
+use cuzk_core::config::{Dispatch, KeyTier, Placement, PlacementRefused};
 use cuzk_core::{ColumnMemory, Engine, ProveError};
 use cuzk_pinned::{FaultyBacking, PageLocker, PretendBacking, PretendLock};
 use cuzk_synth::HintStore;
 
+use crate::backends::Faulty;
 use crate::toy::{House, Squares, SquaresJob};
 use crate::uploading::{Stop, Uploading};
-use crate::{PLENTY, prove, seeded};
+use crate::{PLENTY, prove, seeded, until};
 
 const LOCKED: PretendBacking = PretendBacking { chunk_bytes: None };
 
@@ -183,51 +184,131 @@ fn a_staging_ring_is_a_line_of_the_plan() {
     assert!(engine.memory().heap_pool().stats().idle_count > 0);
 }
 
-/// Points that must be in memory come before columns, and those that may be come after them.
+/// Points come before columns, whether they must be in memory or have room in their share.
 #[test]
 fn points_of_keys_are_a_line_of_the_plan_where_they_have_room() {
-    let mut house = House::new(&[20]);
+    let mut house = House::new(&[6000]);
     house.config.parts_in_flight_max = Some(2);
-    let points = house.key(20).resident_bytes();
-    let in_file = 2 * house.part_bytes(20, cuzk_gpu::KeyTier::File);
-    let resident = 2 * house.part_bytes(20, cuzk_gpu::KeyTier::Resident);
+    let points = house.key(6000).resident_bytes();
+    let resident = 2 * house.part_bytes(6000, cuzk_gpu::KeyTier::Resident);
+    let columns = house.column_lens(6000).len() as u64;
     for (tier, limit_bytes, parts, is_planned) in [
         (KeyTier::Resident, resident + points, 2, true),
         (KeyTier::Resident, resident + points - 1, 1, true),
-        (KeyTier::Auto, in_file + points, 2, true),
-        (KeyTier::Auto, in_file + points - 1, 2, false),
+        (KeyTier::Auto, 8 * points, 2, true),
+        (KeyTier::Auto, 4 * points, 1, true),
+        (KeyTier::Auto, 4 * points - 1, 1, false),
         (KeyTier::File, PLENTY, 2, false),
     ] {
         house.config.tuning.key_tier = tier;
         let engine = house.engine(limit_bytes);
-        let plan = engine.warm(&[&Squares { rounds: 20 }]).expect("room");
-        assert_eq!(plan.to_string().contains("keys"), is_planned, "{plan}");
+        let plan = engine.warm(&[&Squares { rounds: 6000 }]).expect("room");
+        let told = plan.to_string();
+        let line = told.lines().find(|line| line.contains("keys"));
+        assert_eq!(line.is_some(), is_planned, "{plan}");
         assert!(plan.planned_bytes() <= limit_bytes, "{plan}");
-        let columns = house.column_lens(20).len() as u64;
         let allocations = || engine.memory().heap_pool().stats().allocations;
         assert_eq!(allocations(), parts * columns, "{tier}, {limit_bytes}");
-        prove(&engine, &SquaresJob::new(20, 2, 3)).expect("a good job");
+        let reply = prove(&engine, &SquaresJob::new(6000, 2, 3)).expect("a good job");
+        assert_eq!(reply.tier == "resident", is_planned, "{tier}");
         assert_eq!(allocations(), parts * columns, "{tier}, {limit_bytes}");
     }
 }
 
-/// Columns that were allocated before the first job are not given up for points that may be
-/// in memory.
+/// Keys that must be in memory and have no room together take turns, and keep nothing cold.
 #[test]
-fn points_that_may_be_in_memory_take_no_warmed_columns() {
+fn keys_without_room_together_are_planned_by_the_largest() {
     let mut house = House::new(&[20, 50]);
+    house.config.tuning.key_tier = KeyTier::Resident;
+    let [small, large] = [20, 50].map(|rounds| house.key(rounds).resident_bytes());
+    let columns = house.column_lens(20).into_iter().sum::<usize>() as u64;
+    let part = columns + house.part_bytes(50, cuzk_gpu::KeyTier::Resident);
+    let circuits = [20, 50].map(|rounds| Squares { rounds });
+    for (limit_bytes, points) in [(part + small + large, small + large), (part + large, large)] {
+        let engine = house.engine(limit_bytes);
+        let plan = engine.warm(&[&circuits[0], &circuits[1]]).expect("room");
+        let told = plan.to_string().replace(',', "");
+        let line = told
+            .lines()
+            .find(|line| line.contains("keys"))
+            .expect("a line");
+        assert!(line.contains(&points.to_string()), "{plan}");
+        for rounds in [20, 50, 20] {
+            let reply = prove(&engine, &SquaresJob::new(rounds, 2, 1)).expect("a good job");
+            assert_eq!(reply.tier, "resident");
+        }
+    }
+}
+
+/// Points that may be in memory take their share and no more, and give way to each other.
+#[test]
+fn points_that_may_be_in_memory_have_a_share() {
+    let mut house = House::new(&[6000, 7000]);
     house.config.tuning.key_tier = KeyTier::Auto;
     house.config.parts_in_flight_max = Some(1);
-    let circuits = [Squares { rounds: 20 }, Squares { rounds: 50 }];
-    let columns = house.column_lens(20).into_iter().sum::<usize>() as u64;
-    let engine = house.engine(columns + house.part_bytes(50, cuzk_gpu::KeyTier::File));
-    engine.warm(&[&circuits[0], &circuits[1]]).expect("room");
-    let warmed = engine.memory().heap_pool().stats();
-    for rounds in [50, 20, 50] {
-        let reply = prove(&engine, &SquaresJob::new(rounds, 2, 1)).expect("a good job");
-        assert!(rounds == 20 || reply.tier == "file", "{}", reply.tier);
+    let [small, large] = [6000, 7000].map(|rounds| house.key(rounds).resident_bytes());
+    let held = |engine: &Engine| {
+        let usage = engine.budget().usage();
+        usage.held_by(cuzk_budget::Consumer("keys"))
+    };
+    for (share, sequence) in [
+        (
+            small + large,
+            [(6000, small), (7000, small + large), (6000, small + large)],
+        ),
+        (
+            small + large - 1,
+            [(6000, small), (7000, large), (6000, small)],
+        ),
+        (large - 1, [(6000, small), (7000, small), (6000, small)]),
+    ] {
+        let engine = house.engine(4 * share + 3);
+        for (rounds, want) in sequence {
+            let reply = prove(&engine, &SquaresJob::new(rounds, 2, 2)).expect("a good job");
+            let is_resident = rounds == 6000 || share >= large;
+            assert_eq!(reply.tier == "resident", is_resident, "{share}: {rounds}");
+            assert_eq!(held(&engine), want, "{share}: {rounds}");
+        }
+        // Before a job nothing is given up for points.
+        engine
+            .preload(&Squares { rounds: 7000 })
+            .expect("a good key");
+        assert_eq!(
+            held(&engine),
+            if share == small + large { share } else { small }
+        );
     }
-    let stats = engine.memory().heap_pool().stats();
-    let moved = (stats.allocations - warmed.allocations, stats.frees);
-    assert_eq!(moved, (0, 0));
+}
+
+/// A part that finds the points there waits for memory, and does not decode them anew.
+#[test]
+fn a_part_that_waits_takes_the_points_that_are_there() {
+    let mut house = House::new(&[20]);
+    house.config.tuning.key_tier = KeyTier::Auto;
+    house.config.tuning.dispatch = Dispatch::Burst;
+    let (backend, permit) = Faulty::held();
+    let engine = house.engine_on(PLENTY, backend.clone());
+    let submit = || {
+        let job = Arc::new(SquaresJob::new(20, 2, 1));
+        engine.submit(job, seeded()).expect("there is a place")
+    };
+    let first = submit();
+    until(|| backend.seen() == 1);
+    let usage = engine.budget().usage();
+    let part = house.part_bytes(20, cuzk_gpu::KeyTier::Resident);
+    let rest = usage.free_bytes() + usage.idle_bytes - part + 1;
+    let rest = engine
+        .budget()
+        .try_reserve(cuzk_budget::Consumer("test"), rest);
+    let rest = rest.expect("it is free");
+    let second = submit();
+    until(|| engine.budget().usage().waiters == 1);
+    drop(rest);
+    for _ in 0..2 {
+        permit.send(()).expect("the backend waits");
+    }
+    for job in [first, second] {
+        assert_eq!(job.wait().expect("a good job").tier, "resident");
+    }
+    assert_eq!(engine.metrics().tiers_lowered.count(), 0);
 }

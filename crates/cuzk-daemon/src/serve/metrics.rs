@@ -60,6 +60,11 @@ pub(super) fn text(engine: &Engine, jobs: &Jobs, intake: &Intake, uptime: Durati
             "Parts that were given ordinary memory for page-locked.",
             &counted.placements_refused,
         ),
+        (
+            "tiers_lowered",
+            "Parts whose key stayed in its file for want of room.",
+            &counted.tiers_lowered,
+        ),
     ] {
         page.one("counter", &format!("{name}_total"), what, counter.count());
     }
