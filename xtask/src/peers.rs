@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 5)]
     pairs: usize,
     /// The machine's short name, under which records are kept [default: target/peers].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = record::plain_name)]
     machine: Option<String>,
     /// A built `cuzk-bench` [default: it is built].
     #[arg(long, value_name = "FILE")]

@@ -6,6 +6,8 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 use toml::Value;
 
+use crate::record;
+
 /// The file, in the repository.
 pub(crate) const FILE: &str = "bench/ablations.toml";
 
@@ -29,8 +31,9 @@ pub(crate) type Means = BTreeMap<String, BTreeMap<String, String>>;
 /// What values that are worked out come to, where proofs are made on a device.
 ///
 /// # Errors
-/// If the file is not well.
+/// If the file is not well, as [`read`] says.
 pub(crate) fn means(text: &str) -> anyhow::Result<Means> {
+    read(text)?;
     Ok(toml::from_str::<Definitions>(text).context(FILE)?.means)
 }
 
@@ -129,6 +132,7 @@ pub(crate) fn read(text: &str) -> anyhow::Result<Vec<Row>> {
 
 impl Row {
     fn check(&self) -> anyhow::Result<()> {
+        record::plain_name(&self.name).map_err(anyhow::Error::msg)?;
         ensure!(!self.claim.trim().is_empty(), "no claim");
         if self.missing.is_some() {
             return Ok(());
@@ -141,6 +145,15 @@ impl Row {
         ensure!(
             self.circuits.len() == 1,
             "circuits of two places, whose records would have one name"
+        );
+        for ids in self.circuits.values() {
+            let mut seen = std::collections::BTreeSet::new();
+            let twice = ids.iter().find(|id| !seen.insert(*id));
+            ensure!(twice.is_none(), "a circuit twice: {}", ids.join(", "));
+        }
+        ensure!(
+            self.circuits.contains_key(&On::Gpu) || !self.name.ends_with("-device"),
+            "the name of a device's row, measured on the processor"
         );
         ensure!(self.parts > 0, "jobs of no part");
         ensure!(
@@ -155,6 +168,9 @@ impl Row {
                 "a setting on is named {name}"
             );
         }
+        let (off, switches) = self.off.first_key_value().context("one setting off")?;
+        let same = self.on.iter().find(|(_, on)| *on == switches);
+        ensure!(same.is_none(), "a setting on is {off} by another name");
         for (name, switches) in self.off.iter().chain(&self.on) {
             for (key, value) in self.always.iter().chain(switches) {
                 ensure!(key.contains('.'), "{name}: {key} is no key with a section");
@@ -276,6 +292,18 @@ on.exact."tuning.sizing" = "exact"
                 "circuits of two places",
             ),
             ("also =", "parts = 0\nalso =", "jobs of no part"),
+            (
+                "[\"porep-2k\"]",
+                "[\"porep-2k\", \"porep-2k\"]",
+                "a circuit twice",
+            ),
+            (
+                "\"sizing\"",
+                "\"sizing-device\"",
+                "measured on the processor",
+            ),
+            ("\"sizing\"", "\"../sizing\"", "want letters"),
+            ("= \"exact\"", "= \"growing\"", "by another name"),
             ("on.exact", "off.exact", "want one setting off, have 2"),
             ("on.exact", "on.control", "a setting on is named control"),
             ("\"engine.threads\"", "\"threads\"", "no key with a section"),

@@ -25,9 +25,10 @@ pub(super) fn cases(row: &Row, circuit: &str, set: &Set) -> anyhow::Result<Vec<C
     if let Some(why) = &set.failed {
         return Ok(on.map(|on| failed(case(on), why)).collect());
     }
-    let control = compared(row, set, CONTROL, off)?;
+    // What is judged is what the record has.
+    let control = rounded(compared(row, set, CONTROL, off)?);
     on.map(|on| {
-        let found = compared(row, set, on, off)?;
+        let found = rounded(compared(row, set, on, off)?);
         let series = |setting: &str| -> anyhow::Result<Series> {
             let samples: Vec<f64> = set.values(setting, &row.metric)?;
             Ok(series(samples, unit(&row.metric)))
@@ -37,7 +38,7 @@ pub(super) fn cases(row: &Row, circuit: &str, set: &Set) -> anyhow::Result<Vec<C
             ("metric".to_owned(), json!(row.metric)),
             ("on".to_owned(), json!(switches(set, on))),
             ("off".to_owned(), json!(switches(set, off))),
-            ("control".to_owned(), json!(rounded(control))),
+            ("control".to_owned(), json!(control)),
         ]);
         if row.metric != PROCESSOR && set.values(on, PROCESSOR).is_ok() {
             let times = ratio(&set.pairs(on, off, PROCESSOR)?);
@@ -75,7 +76,7 @@ pub(super) fn cases(row: &Row, circuit: &str, set: &Set) -> anyhow::Result<Vec<C
                 name: format!("off: {off}"),
                 series: series(off)?,
             }),
-            ratio: Some(rounded(found)),
+            ratio: Some(found),
             phases_ms,
             peak: BTreeMap::new(),
             more,

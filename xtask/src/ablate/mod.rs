@@ -28,6 +28,10 @@ use crate::workspace::Workspace;
 const PAIRS: usize = 16;
 const QUICK_PAIRS: usize = 8;
 
+/// The fewest rounds that say anything: of fewer, all are on one side of 1 by chance more
+/// often than one time in twenty.
+const PAIRS_MIN: usize = 6;
+
 /// Where samples and keys are kept, in the folder of builds.
 const KEPT: &str = "target/ablate";
 
@@ -50,15 +54,15 @@ pub(crate) struct Arguments {
     #[arg(long)]
     quick: bool,
     /// Rounds of each set; an even number gives both orders of two runs the same weight.
-    #[arg(long, conflicts_with = "quick")]
+    #[arg(long, conflicts_with = "quick", value_parser = rounds)]
     pairs: Option<usize>,
     /// Begin no round that would end later than this after the start; what is missing is
     /// measured when the same is run again.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     limit_s: Option<f64>,
     /// The machine's short name, under which records are kept [default: they stay with the
     /// samples].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = record::plain_name)]
     machine: Option<String>,
     /// What is to be known of the measurement, such as what else the machine did.
     #[arg(long, value_name = "TEXT")]
@@ -75,6 +79,23 @@ pub(crate) struct Arguments {
     check: Option<usize>,
 }
 
+fn rounds(text: &str) -> Result<usize, String> {
+    let rounds = text.parse().map_err(|_| "want a number".to_owned())?;
+    if rounds < PAIRS_MIN {
+        return Err(format!("fewer than {PAIRS_MIN} rounds say nothing"));
+    }
+    Ok(rounds)
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().map_err(|_| "want a number".to_owned())?;
+    // A year: what a duration holds, and no set takes.
+    if !(0.0..=31_536_000.0).contains(&seconds) {
+        return Err("want seconds, from 0 to those of a year".to_owned());
+    }
+    Ok(seconds)
+}
+
 /// Does what was asked; whether every set is complete and verified, or the method holds.
 ///
 /// # Errors
@@ -84,7 +105,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Resul
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let rows = read(&text)?;
     if arguments.list {
-        print!("{}", listed(&rows));
+        record::tell(&listed(&rows))?;
         return Ok(true);
     }
     let kept = arguments.kept.clone();
@@ -142,7 +163,7 @@ fn chosen<'a>(rows: &'a [Row], arguments: &Arguments) -> anyhow::Result<Vec<&'a 
         }
         ensure!(
             !row.circuits(arguments.on).is_empty(),
-            "{name} cannot be measured on the {}",
+            "{name} cannot be measured on the {}: `--on` says where",
             arguments.on.name()
         );
         chosen.push(row);
@@ -225,7 +246,8 @@ impl Drive<'_> {
             if !path.exists() {
                 return Ok(None);
             }
-            let text = std::fs::read_to_string(&path)?;
+            let text = std::fs::read_to_string(&path);
+            let text = text.with_context(|| path.display().to_string())?;
             Set::parse(&text)
                 .map(Some)
                 .with_context(|| path.display().to_string())
@@ -261,7 +283,8 @@ impl Drive<'_> {
             }
             command.arg("--keys").arg(self.kept.join("keys"));
             command.arg("--samples").arg(&path).stdout(Stdio::null());
-            let status = command.status().context("cuzk-bench cannot be started")?;
+            let status = command.status();
+            let status = status.with_context(|| self.program.display().to_string())?;
             let ended = read()?;
             // A run that failed is a case without figures; anything else is an error.
             let is_told = ended.as_ref().is_some_and(|set| set.failed.is_some());
@@ -345,6 +368,23 @@ mod tests {
         ] {
             assert_eq!(date(days), expected);
         }
+    }
+
+    #[test]
+    fn what_says_nothing_is_refused() {
+        for (rounds_given, seconds_given, name) in [
+            ("5", "-1", ""),
+            ("0", "inf", "../x"),
+            ("x", "nan", "a b"),
+            ("", "1e20", ".x"),
+        ] {
+            rounds(rounds_given).expect_err(rounds_given);
+            seconds(seconds_given).expect_err(seconds_given);
+            record::plain_name(name).expect_err(name);
+        }
+        assert_eq!(rounds("6"), Ok(PAIRS_MIN));
+        assert_eq!(seconds("0"), Ok(0.0));
+        assert_eq!(record::plain_name("h200-16c").as_deref(), Ok("h200-16c"));
     }
 
     #[test]

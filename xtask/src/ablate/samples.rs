@@ -74,7 +74,7 @@ impl Set {
                 } => failed = Some(format!("{setting}: {why}")),
             }
         }
-        let head = head.context("nothing says what the samples are of")?;
+        let head = head.context("nothing says what the samples are of: delete it to begin anew")?;
         let settings = head.settings.len().max(1);
         samples.truncate(samples.len() / settings * settings);
         Ok(Self {
@@ -98,13 +98,20 @@ impl Set {
         of_setting
             .map(|sample| {
                 let value = sample.metrics.get(metric).copied();
-                value.with_context(|| {
+                let value = value.with_context(|| {
                     let known: Vec<&str> = sample.metrics.keys().map(String::as_str).collect();
                     format!(
                         "setting {setting} has no {metric}, but {}",
                         known.join(", ")
                     )
-                })
+                })?;
+                // Ratios are made of them.
+                ensure!(
+                    value.is_finite() && value > 0.0,
+                    "setting {setting}, round {}: {metric} is {value}",
+                    sample.pair
+                );
+                Ok(value)
             })
             .collect()
     }
@@ -186,6 +193,11 @@ pub(super) mod tests {
         assert_eq!(pairs[0].off / pairs[0].on, 2.0);
         let first: Vec<bool> = pairs.iter().map(|pair| pair.is_on_first).collect();
         assert_eq!(first, [false, true, false, true]);
+        for wrong in ["0", "-5", "1e999"] {
+            let wrong = whole.replacen("\"wall_ms\":100,", &format!("\"wall_ms\":{wrong},"), 1);
+            let pairs = Set::parse(&wrong).and_then(|set| set.pairs("exact", "growing", "wall_ms"));
+            pairs.expect_err("no time");
+        }
         let error = read
             .values("exact", "other_ms")
             .expect_err("no such metric");

@@ -12,6 +12,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -92,7 +93,7 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Resul
         Action::Show { record: Some(name) } => show(workspace, name),
         Action::Compare { before, after } => {
             let (before, after) = (load(workspace, before)?, load(workspace, after)?);
-            print!("{}", compare::table(&parsed(&before)?, &parsed(&after)?));
+            tell(&compare::table(&parsed(&before)?, &parsed(&after)?))?;
             Ok(true)
         }
         Action::Plot { records } => plot_some(workspace, records),
@@ -104,26 +105,28 @@ pub(crate) fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Resul
 
 fn list(workspace: &Workspace) -> anyhow::Result<bool> {
     let mut is_well = true;
+    let mut text = String::new();
     for source in records(workspace)? {
         let name = short_name(&source.path);
         match Record::parse(&source.text) {
-            Ok(record) => println!("{}", table::line(name, &record)),
+            Ok(record) => text += &format!("{}\n", table::line(name, &record)),
             Err(error) => {
                 is_well = false;
-                println!("{name}: {error}");
+                text += &format!("{name}: {error}\n");
             }
         }
     }
+    tell(&text)?;
     Ok(is_well)
 }
 
 fn show(workspace: &Workspace, name: &str) -> anyhow::Result<bool> {
     let source = load(workspace, name)?;
     let record = parsed(&source)?;
-    print!("{}", table::whole(short_name(&source.path), &record));
+    tell(&table::whole(short_name(&source.path), &record))?;
     let problems = problems(&source);
     for problem in &problems {
-        println!("error: {}: {problem}", source.path);
+        tell(&format!("error: {}: {problem}\n", source.path))?;
     }
     Ok(problems.is_empty())
 }
@@ -189,6 +192,31 @@ fn write_generated(
 fn records(workspace: &Workspace) -> anyhow::Result<Vec<SourceFile>> {
     let sources = workspace.sources()?.into_iter();
     Ok(sources.filter(|source| is_record(&source.path)).collect())
+}
+
+/// Writes to standard output, also where whoever reads it has had enough.
+///
+/// # Errors
+/// If it cannot be written to.
+pub(crate) fn tell(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("standard output"),
+    }
+}
+
+/// A name of a file or folder of records: nothing that leads elsewhere, or breaks a table.
+///
+/// # Errors
+/// What is wanted.
+pub(crate) fn plain_name(name: &str) -> Result<String, String> {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    match name.starts_with(|letter: char| letter.is_ascii_alphanumeric()) {
+        true if name.chars().all(is_plain) => Ok(name.to_owned()),
+        _ => Err(format!(
+            "{name:?}: want letters, digits, '-', '_' and '.', a letter or digit first"
+        )),
+    }
 }
 
 /// A record as a table.

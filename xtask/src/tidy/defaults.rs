@@ -96,6 +96,10 @@ fn judged(
         }
     }
     let (on, off) = differing;
+    if on.is_empty() {
+        // The default by its own name beside the default.
+        return None;
+    }
     match case.more.get("verdict").and_then(Value::as_str)? {
         "win" => Some((on, off)),
         "loss" => Some((off, on)),

@@ -458,7 +458,7 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "tuning.key_tier",
-        what: "where key points are kept between proofs: auto, resident or file",
+        what: "where key points are kept between proofs: auto (in memory, up to a quarter of it), resident or file",
         acts: Acts::OnProcessor,
         set: |config, value| {
             config.tuning.key_tier = KeyTier::parse(value.word()?)?;

@@ -57,9 +57,8 @@ impl Engine {
     /// synthesised whole.
     ///
     /// Points of keys that are to be in memory have a line in the plan: all of those that must
-    /// be, or the largest where they have no room together and take turns, and of those that
-    /// may be ([`KeyTier::Auto`](crate::config::KeyTier::Auto)) as many as have room in their
-    /// share. They are not loaded here: [`preload`](Self::preload) does that, or the first part.
+    /// be, or the largest where they have no room together and take turns, and those that may
+    /// be ([`KeyTier::Auto`](crate::config::KeyTier::Auto)) up to their share. They are not loaded here: [`preload`](Self::preload) does that, or the first part.
     ///
     /// The columns of one circuit are not those of another, so naming many takes the
     /// sum of them. Sizes come from surveys and capacity hints, or before there are any from
@@ -163,11 +162,9 @@ impl Engine {
             KeyTier::Resident => (points.fold(0, u64::saturating_add), largest),
             KeyTier::Auto => {
                 let share = self.shared.keys.points_share();
-                let within = |sum: u64, bytes| {
-                    let sum_with = sum.saturating_add(bytes);
-                    if sum_with <= share { sum_with } else { sum }
-                };
-                (points.fold(0, within), 0)
+                // Which of them are there changes from job to job; how much they take does not.
+                let points = points.filter(|bytes| *bytes <= share);
+                (points.fold(0, u64::saturating_add).min(share), 0)
             }
             KeyTier::File => (0, 0),
         };

@@ -280,6 +280,35 @@ fn points_that_may_be_in_memory_have_a_share() {
     }
 }
 
+/// Two keys of which only one has room at a time have the room of both in no plan, and no
+/// more than that of their share.
+#[test]
+fn a_plan_has_the_share_of_points_whichever_is_there() {
+    let mut house = House::new(&[6000, 7000]);
+    house.config.tuning.key_tier = KeyTier::Auto;
+    let large = house.key(7000).resident_bytes();
+    let circuits = [6000, 7000].map(|rounds| Squares { rounds });
+    let engine = house.engine(6 * large);
+    let share = engine.budget().limit_bytes() / 4;
+    for (circuits, want) in [
+        (vec![&circuits[0]], house.key(6000).resident_bytes()),
+        (vec![&circuits[1], &circuits[1]], large),
+        (
+            vec![&circuits[0], &circuits[1]],
+            house.key(6000).resident_bytes() + large,
+        ),
+    ] {
+        let circuits: Vec<_> = circuits.into_iter().map(|circuit| circuit as _).collect();
+        let plan = engine.warm(&circuits).expect("room").to_string();
+        let plan = plan.replace(',', "");
+        let line = plan
+            .lines()
+            .find(|line| line.contains("keys"))
+            .expect("a line");
+        assert!(line.contains(&want.min(share).to_string()), "{line}");
+    }
+}
+
 /// A part that finds the points there waits for memory, and does not decode them anew.
 #[test]
 fn a_part_that_waits_takes_the_points_that_are_there() {
