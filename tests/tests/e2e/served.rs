@@ -41,6 +41,8 @@ impl Served {
             .args(["--log", "info"])
             .args(["serve", "--listen", "127.0.0.1:0", "--metrics-listen", ""])
             .args(["--set", "hints.file=", "--set", "serve.preload=none"])
+            // Which keys stay in memory by default depends on how much of it there is.
+            .args(["--set", "tuning.key_tier=file"])
             .args(["--allow-test-params", "--params", text(&keys())])
             .args(["--socket", text(&socket)])
             .stdout(Stdio::piped())
