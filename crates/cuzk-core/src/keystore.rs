@@ -316,21 +316,20 @@ impl KeyStore {
     /// Whether the share of points has room for those of a key, beside the keys that are
     /// there.
     pub(crate) fn has_room(&self, key: &Key) -> bool {
+        self.over_share(key) == 0
+    }
+
+    /// Bytes by which points would exceed their share with those of a key.
+    fn over_share(&self, key: &Key) -> u64 {
         let held = self.budget.usage().held_by(KEYS);
-        held.saturating_add(key.resident_bytes()) <= self.points_share()
+        held.saturating_add(key.resident_bytes())
+            .saturating_sub(self.points_share())
     }
 
     /// The same, where points that no part uses are given up.
     pub(crate) fn make_share(&self, key: &Key) -> bool {
-        let bytes = key.resident_bytes();
-        if bytes > self.points_share() {
-            return false;
-        }
-        let held = self.budget.usage().held_by(KEYS);
-        let over = held
-            .saturating_add(bytes)
-            .saturating_sub(self.points_share());
-        over == 0 || self.reclaim(over) >= over
+        let over = self.over_share(key);
+        key.resident_bytes() <= self.points_share() && (over == 0 || self.reclaim(over) >= over)
     }
 
     /// Brings the points of a loaded key into memory that is free now.

@@ -33,8 +33,7 @@ pub(crate) type Means = BTreeMap<String, BTreeMap<String, String>>;
 /// # Errors
 /// If the file is not well, as [`read`] says.
 pub(crate) fn means(text: &str) -> anyhow::Result<Means> {
-    read(text)?;
-    Ok(toml::from_str::<Definitions>(text).context(FILE)?.means)
+    Ok(definitions(text)?.means)
 }
 
 /// One switch, or several that are tested together.
@@ -117,7 +116,12 @@ fn wall() -> String {
 /// # Errors
 /// What is wrong with which row.
 pub(crate) fn read(text: &str) -> anyhow::Result<Vec<Row>> {
-    let rows = toml::from_str::<Definitions>(text).context(FILE)?.row;
+    Ok(definitions(text)?.row)
+}
+
+fn definitions(text: &str) -> anyhow::Result<Definitions> {
+    let definitions = toml::from_str::<Definitions>(text).context(FILE)?;
+    let rows = &definitions.row;
     for (at, row) in rows.iter().enumerate() {
         row.check()
             .with_context(|| format!("{FILE}: row {}", row.name))?;
@@ -127,7 +131,7 @@ pub(crate) fn read(text: &str) -> anyhow::Result<Vec<Row>> {
             row.name
         );
     }
-    Ok(rows)
+    Ok(definitions)
 }
 
 impl Row {

@@ -225,6 +225,8 @@ mod tests {
         );
         assert!(found(&[record("win", on, off)]).is_empty());
         assert!(found(&[record("no effect", off, on)]).is_empty());
+        let by_another_name = found(&[record("loss", on, ""), record("loss", "", on)]);
+        assert!(by_another_name.is_empty(), "{by_another_name:?}");
     }
 
     #[test]

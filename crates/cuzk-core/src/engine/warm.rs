@@ -58,7 +58,8 @@ impl Engine {
     ///
     /// Points of keys that are to be in memory have a line in the plan: all of those that must
     /// be, or the largest where they have no room together and take turns, and those that may
-    /// be ([`KeyTier::Auto`](crate::config::KeyTier::Auto)) up to their share. They are not loaded here: [`preload`](Self::preload) does that, or the first part.
+    /// be ([`KeyTier::Auto`](crate::config::KeyTier::Auto)) up to their share. They are not
+    /// loaded here: [`preload`](Self::preload) does that, or the first part.
     ///
     /// The columns of one circuit are not those of another, so naming many takes the
     /// sum of them. Sizes come from surveys and capacity hints, or before there are any from

@@ -91,13 +91,10 @@ struct Ask<'a> {
 impl Ask<'_> {
     /// Points in memory, whatever that takes.
     fn resident(&self) -> Result<(Granted, Option<KeyLease>), Failure> {
-        let id = self.job.circuit.id();
-        if self.shared.keys.lease(&id, self.key).is_some() {
-            let granted = self.wait(Points::Resident)?;
-            if let Some(lease) = self.shared.keys.lease(&id, self.key) {
-                return Ok((granted, Some(lease)));
-            }
-            // They were reclaimed while this part waited: ask for them too.
+        if self.is_resident()
+            && let Some(held) = self.leased()?
+        {
+            return Ok(held);
         }
         Ok(self.with_points(self.wait(Points::ToLoad)?))
     }
@@ -105,13 +102,10 @@ impl Ask<'_> {
     /// Points in memory if they are there, or have room now within their share of it; and
     /// otherwise in the file.
     fn resident_if_room(&self) -> Result<(Granted, Option<KeyLease>), Failure> {
-        let id = self.job.circuit.id();
-        if self.shared.keys.lease(&id, self.key).is_some() {
-            let granted = self.wait(Points::Resident)?;
-            if let Some(lease) = self.shared.keys.lease(&id, self.key) {
-                return Ok((granted, Some(lease)));
+        if self.is_resident() {
+            if let Some(held) = self.leased()? {
+                return Ok(held);
             }
-            // They were reclaimed while this part waited, for want of room.
         } else if self.shared.keys.make_share(self.key) {
             match self.acquire(Points::ToLoad, Waits::No) {
                 Err(Failure {
@@ -122,8 +116,24 @@ impl Ask<'_> {
             }
         }
         self.shared.metrics.tiers_lowered.add(1);
-        tracing::info!(circuit = %id, "no room for the points of the key: they stay in its file");
+        let circuit = self.job.circuit.id();
+        tracing::info!(%circuit, "no room for the points of the key: they stay in its file");
         Ok((self.wait(Points::InFile)?, None))
+    }
+
+    fn lease(&self) -> Option<KeyLease> {
+        self.shared.keys.lease(&self.job.circuit.id(), self.key)
+    }
+
+    fn is_resident(&self) -> bool {
+        self.lease().is_some()
+    }
+
+    /// Memory beside points that are there; none if they were reclaimed while this part waited,
+    /// which holds nothing meanwhile.
+    fn leased(&self) -> Result<Option<(Granted, Option<KeyLease>)>, Failure> {
+        let granted = self.wait(Points::Resident)?;
+        Ok(self.lease().map(|lease| (granted, Some(lease))))
     }
 
     /// Memory for the points of the key apart from the part's own.

@@ -47,7 +47,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             kinds.join(",")
         ),
     );
-    record.tuning.insert("tuning.key_tier", "auto".to_owned());
+    let tier = Config::new(options.keys.clone()).tuning.key_tier;
+    record.tuning.insert("tuning.key_tier", tier.to_string());
     for &kind in &options.kinds {
         make_key(kind, &options.keys)?;
         let case = measure(kind, &options.keys, *pairs, !cold)

@@ -99,7 +99,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
          the proof",
         command,
     );
-    record.tuning.insert("tuning.key_tier", "auto".to_owned());
+    let tier = Config::new(options.keys.clone()).tuning.key_tier;
+    record.tuning.insert("tuning.key_tier", tier.to_string());
     if let Some(made) = made {
         let name = format!("{id}: its key of {key_bytes} bytes");
         record.cases.push(case(name, made));
